@@ -1,0 +1,26 @@
+"""Automatic feature crossing for tables with a yes/no target."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autocross.estimator import AutoCross, AutoCrossClassifier
+    from autocross.serving.scorer import load
+
+__version__ = "0.1.0"
+__all__ = ["AutoCross", "AutoCrossClassifier", "__version__", "load"]
+
+# Loaded on first use: `load` in a service must not pay for scikit-learn, Numba or a frame library.
+_HOMES = {
+    "AutoCross": "autocross.estimator",
+    "AutoCrossClassifier": "autocross.estimator",
+    "load": "autocross.serving.scorer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'autocross' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

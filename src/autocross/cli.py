@@ -1,0 +1,311 @@
+"""The command line: thin commands over the same calls as the library. stdout is data, stderr is logs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, fields, make_dataclass
+from dataclasses import field as dataclass_field
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+from cyclopts import App, CycloptsError, Parameter
+
+import autocross
+from autocross.errors import AutoCrossError, FileError, OptionError, TableError
+from autocross.options import Options, all_options
+
+app = App(
+    name="autocross",
+    help="Automatic feature crossing: from a table with a yes/no target to a model that scores a row in microseconds.",
+    version=autocross.__version__,
+    default_parameter=Parameter(negative=()),
+    result_action="return_value",
+)
+
+Target = Annotated[str, Parameter(help="Column that holds the yes/no label.")]
+Weight = Annotated[str | None, Parameter(help="Column that says how much a row counts.")]
+AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON for machines.")]
+Out = Annotated[Path, Parameter(name=["--output", "-o"], help="File to write.")]
+OptionalOut = Annotated[
+    Path | None, Parameter(name=["--output", "-o"], help="File to write, .csv or .parquet; stdout as CSV without it.")
+]
+
+
+def command_line_options() -> type:
+    """The options of a fit as a dataclass that cyclopts reads: one flag for each field of `Options`."""
+    # A mapping, and lists, are given by repeating the flag; labels are text.
+    shown = {
+        "types": list[str] | None,
+        "exclude": list[str] | None,
+        "granularities": list[int] | None,
+        "positive": str | None,
+    }
+    renamed = {"types": "--type"}
+    hints = get_type_hints(Options)
+    entries = []
+    for entry in all_options():
+        text = entry.metadata["help"] + (" Given as COL=KIND." if entry.name == "types" else "")
+        flag = Parameter(name=renamed.get(entry.name), help=text)
+        kind = shown.get(entry.name, hints[entry.name])
+        entries.append((entry.name, Annotated[kind, flag], dataclass_field(default=entry.default)))
+    return make_dataclass("CommandLineOptions", entries, frozen=True)
+
+
+CommandLineOptions: Any = command_line_options()
+DEFAULTS = CommandLineOptions()
+GivenOptions = Annotated[CommandLineOptions, Parameter(name="*")]
+
+
+def options_of(given: Any) -> Options:
+    """The user's flags as options."""
+    values = {entry.name: getattr(given, entry.name) for entry in fields(given)}
+    if values["types"] is not None:
+        pairs = [text.partition("=") for text in values["types"]]
+        for column, sign, kind in pairs:
+            if not (column and sign and kind):
+                raise OptionError(
+                    f"--type {column}{sign}{kind} is no assignment. Write --type COLUMN=KIND, as in --type zip=categorical."
+                )
+        values["types"] = {column: kind for column, _, kind in pairs}
+    return Options(**values)
+
+
+@app.command
+def fit(
+    train: Path,
+    /,
+    *,
+    target: Target,
+    output: Out,
+    weight: Weight = None,
+    as_json: AsJson = False,
+    options: GivenOptions = DEFAULTS,
+) -> None:
+    """Fit a model to a CSV or Parquet file, or a folder of Parquet files."""
+    from autocross.estimator import AutoCrossClassifier
+
+    check_output(output)
+    chosen = options_of(options)
+    classifier = AutoCrossClassifier(**{entry.name: getattr(chosen, entry.name) for entry in fields(Options)})
+    classifier.fit(train, target, weight)
+    classifier.save(output)
+    about = classifier.model_.about
+    facts = {"model": str(output), "n_rows": about.n_rows, "n_fields": len(classifier.model_.weights), "n_crosses": 0}
+    facts |= {"metric": about.metric, "validation_score": about.score}
+    if as_json:
+        print(json.dumps(facts))
+    else:
+        print(f"saved {output}", file=sys.stderr)
+
+
+@app.command
+def refit(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    output: Out,
+    target: Annotated[str | None, Parameter(help="Column of the label; by default that of the fit.")] = None,
+    weight: Weight = None,
+    options: GivenOptions = DEFAULTS,
+) -> None:
+    """Learn new weights for the same fields and crosses on new rows."""
+    from autocross import estimator
+    from autocross.producer import bundle
+
+    check_output(output)
+    former = bundle.read(model)
+    with estimator.observed(options_of(options)) as (chosen, reporter):
+        renewed = estimator.refit(former, data, target or former.about.target, weight, chosen, reporter)
+    bundle.save(renewed, output)
+    print(f"saved {output}", file=sys.stderr)
+
+
+@app.command
+def evaluate(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    target: Annotated[str | None, Parameter(help="Column of the label; by default that of the fit.")] = None,
+    weight: Weight = None,
+    as_json: AsJson = False,
+) -> None:
+    """AUC, log-loss and accuracy of a model on labelled rows."""
+    import numpy as np
+
+    from autocross.estimator import label_values, take_target, text_columns, weight_values
+    from autocross.models.metrics import accuracy, auc, log_loss
+    from autocross.serving.scorer import load
+    from autocross.table.labels import match_labels
+
+    scorer = load(model)
+    about = scorer.model.about
+    frame, name, _ = take_target(data, target or about.target, weight, {}, text_columns(scorer.model))
+    label = match_labels(label_values(frame, name), name, about.classes)
+    counts = weight_values(frame, weight, len(label)).astype(np.float64)
+    log_odds = scorer.log_odds(frame)
+    found: dict[str, float | int | None] = {
+        "auc": auc(label, log_odds, counts),
+        "log_loss": log_loss(label, log_odds, counts),
+        "accuracy": accuracy(label, log_odds, counts),
+        "n_rows": len(label),
+    }
+    if found["auc"] != found["auc"]:
+        found["auc"] = None  # one class only: JSON has no NaN
+    if as_json:
+        print(json.dumps(found))
+    else:
+        for key, value in found.items():
+            print(f"{key:9} {'-' if value is None else f'{value:.6f}' if isinstance(value, float) else f'{value:,}'}")
+
+
+@app.command
+def predict(model: Path, data: Path, /, *, output: OptionalOut = None) -> None:
+    """The probability of the positive label for every row, and the more probable label."""
+    import polars as pl
+
+    from autocross.serving.scorer import load
+
+    check_output(output)
+    scorer = load(model)
+    probability = scorer.score(data)
+    negative, positive = scorer.model.about.classes
+    labels = [positive if p > 0.5 else negative for p in probability.tolist()]
+    deliver(pl.DataFrame({"probability": probability, "prediction": labels}), output)
+
+
+@app.command
+def transform(
+    model: Path,
+    data: Path,
+    /,
+    *,
+    output: OptionalOut = None,
+    codes: Annotated[bool, Parameter(help="Integer codes instead of readable values.")] = False,
+) -> None:
+    """Every row's fields and crosses as columns of readable values, or of integer codes."""
+    import polars as pl
+
+    from autocross.estimator import text_columns
+    from autocross.producer import bundle
+    from autocross.table.coerce import typed
+    from autocross.table.frames import to_polars
+
+    check_output(output)
+    producer = (stored := bundle.read(model)).producer
+    coded = producer.codes(typed(to_polars(data, text_columns(stored)), producer.encoder.schema))
+    if not codes:
+        deliver(pl.DataFrame(producer.readable(coded)), output)
+        return
+    ragged = [name for name, one in zip(producer.names, coded, strict=True) if one.starts is not None]
+    if ragged:
+        raise OptionError(f"Field {ragged[0]!r} has several codes a row, which a column of codes cannot hold. Leave out --codes.")
+    deliver(pl.DataFrame({name: one.codes for name, one in zip(producer.names, coded, strict=True)}), output)
+
+
+@app.command
+def show(model: Path, /, *, as_json: AsJson = False) -> None:
+    """What a model consists of: columns, rules, fields with their penalties and strongest values."""
+    from autocross.producer import bundle
+    from autocross.producer.words import in_words, summary
+
+    found = summary(bundle.read(model))
+    print(json.dumps(found) if as_json else in_words(found))
+
+
+@app.command
+def explain(
+    model: Path,
+    data: str,
+    /,
+    *,
+    row: Annotated[int, Parameter(help="Which row of the file, from 0.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Why one row scores as it does. DATA is a file, or one row as a JSON object."""
+    from autocross.serving.scorer import load
+
+    scorer = load(model)
+    explanation = scorer.explain_one(json_row(data) if data.lstrip().startswith("{") else file_row(scorer, data, row))
+    if as_json:
+        print(json.dumps(asdict(explanation)))
+        return
+    print(f"probability {explanation.probability:.4f}   log-odds {explanation.log_odds:+.4f}")
+    print(f"{explanation.intercept:+9.4f}  intercept")
+    for reason in explanation.strongest(len(explanation.reasons)):
+        print(f"{reason.contribution:+9.4f}  {reason.field} = {reason.value}")
+
+
+@app.command
+def demo(*, folder: Annotated[Path, Parameter(help="Where data and model are written.")] = Path("demo")) -> None:
+    """The whole story on real data: late flights from New York in 2013. Needs `pip install autocross[demo]`."""
+    from autocross.demo import run
+
+    run(folder)
+
+
+def json_row(text: str) -> dict[str, Any]:
+    """A row given on the command line."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise TableError(f'The row is no JSON object: {error}. Write it as \'{{"job": "cook", "age": 37}}\'.') from None
+    assert isinstance(found, dict)
+    return found
+
+
+def file_row(scorer: Any, path: str, row: int) -> dict[str, Any]:
+    """A row of a file."""
+    from autocross.estimator import text_columns
+    from autocross.table.files import read
+
+    frame = read(Path(path), text_columns(scorer.model))
+    if not 0 <= row < frame.height:
+        raise TableError(f"Row {row} is not in {path!r}, which has rows 0 to {frame.height - 1}.")
+    return frame.row(row, named=True)
+
+
+def check_output(path: Path | None) -> None:
+    """Complain about a place that cannot be written before the work, not after it."""
+    if path is not None and not path.absolute().parent.is_dir():
+        raise FileError(f"Cannot write {str(path)!r}: there is no folder {str(path.parent)!r}. Create it first.")
+
+
+def deliver(frame: Any, path: Path | None) -> None:
+    """To a file, or as CSV to stdout."""
+    from autocross.table.files import write
+
+    if path is None:
+        sys.stdout.write(frame.write_csv())
+    else:
+        write(frame, path)
+
+
+def run(arguments: list[str] | None, work: Callable[..., Any] = app) -> int:
+    """Run a command; 0 is success, 1 a failure of ours, 2 bad usage or bad input."""
+    warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
+    try:
+        work(arguments, exit_on_error=False, print_error=False)
+        return 0
+    except (AutoCrossError, CycloptsError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of stdout has seen enough
+        return 0
+    except Exception as error:
+        print(f"failed: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+
+
+def main() -> None:
+    """Entry point of the command `autocross`."""
+    sys.exit(run(None))
+
+
+if __name__ == "__main__":
+    main()

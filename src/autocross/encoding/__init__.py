@@ -1,0 +1,1 @@
+"""Typed columns -> integer codes. Nothing here ever sees the label."""

@@ -1,0 +1,154 @@
+"""Numbers -> bins, at every granularity, of equal width and of equal counts.
+
+A discretisation of training values v[0] < v[1] < ... is the set of places j at which a bin begins; its edges lie
+midway between v[j-1] and v[j]. Two ways of binning that put the same values together are one field.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.encoding.rules import EncodingRules
+from autocross.errors import ColumnError
+from autocross.features import FIRST, MISSING, Field, FieldCodes, narrowest
+from autocross.table.columns import NumberColumn
+from autocross.table.schema import ColumnSchema
+from autocross.table.values import number_of
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Bins:
+    """The fields of one numerical column: for each, its name and its edges. Bin i holds edges[i-1] <= x < edges[i]."""
+
+    column: ColumnSchema
+    names: tuple[str, ...]
+    edges: tuple[Floats, ...]
+
+    @classmethod
+    def fit(cls, schema: ColumnSchema, column: NumberColumn, rules: EncodingRules) -> Bins:
+        """Every granularity that tells the values apart in its own way."""
+        finite = column.values[np.isfinite(column.values)]
+        values, counts = np.unique(finite, return_counts=True)
+        found: dict[tuple[int, ...], str] = {}
+        for granularity in rules.granularities:
+            if len(values) <= granularity:
+                found.setdefault(thick(np.arange(1, len(values)), counts, rules.min_count), "values")
+                continue
+            if rules.widths:
+                found.setdefault(thick(width_places(values, granularity), counts, rules.min_count), f"{granularity} wide")
+            if rules.quantiles:
+                places = thick(quantile_places(counts, granularity), counts, rules.min_count)
+                found.setdefault(places, f"{granularity} even")
+        if len(found) > 1:
+            found.pop((), None)  # a single bin for everything tells nothing
+        edges = tuple(midpoints(values, np.array(places, dtype=np.int64)) for places in found)
+        return cls(schema, tuple(f"{schema.name} [{name}]" for name in found.values()), edges)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return tuple(
+            Field(name, self.column.name, FIRST + len(edges) + 1, shares_rare=False)
+            for name, edges in zip(self.names, self.edges, strict=True)
+        )
+
+    ragged = False
+
+    @cached_property
+    def merged(self) -> Floats:
+        """All edges of all fields: one search finds the codes of all of them."""
+        return np.unique(np.concatenate([*self.edges, np.empty(0)]))
+
+    @cached_property
+    def codes_by_interval(self) -> list[NDArray[Any]]:
+        """For each field, its code in every interval between merged edges; the last entry is for missing."""
+        tables = []
+        for field, edges in zip(self.fields, self.edges, strict=True):
+            codes = np.concatenate([[0], np.searchsorted(edges, self.merged, side="right")]) + FIRST
+            tables.append(np.append(codes, MISSING).astype(narrowest(field.n_codes)))
+        return tables
+
+    @cached_property
+    def one_row(self) -> tuple[list[float], list[tuple[int, ...]]]:
+        """The same two tables as lists, for the one-row path."""
+        return self.merged.tolist(), list(zip(*(table.tolist() for table in self.codes_by_interval), strict=True))
+
+    def encode(self, column: NumberColumn) -> list[FieldCodes]:
+        """The codes of all rows, field by field."""
+        interval = np.searchsorted(self.merged, column.values, side="right")
+        interval[np.isnan(column.values)] = len(self.merged) + 1
+        return [FieldCodes(table[interval]) for table in self.codes_by_interval]
+
+    def encode_one(self, value: Any) -> tuple[int, ...]:
+        """The codes of one number."""
+        edges, codes = self.one_row
+        if type(value) is not float:
+            try:
+                value = number_of(value)
+            except ValueError:
+                raise ColumnError(
+                    f"Column {self.column.name!r} is numerical, but the row holds {value!r}. "
+                    "Give a number, or None if it is missing."
+                ) from None
+        return codes[-1] if value != value else codes[bisect_right(edges, value)]
+
+    def describe(self, at: int, code: int) -> str:
+        """The interval behind a code, in words."""
+        if code < FIRST:
+            return "(missing)" if code == MISSING else "(rare)"
+        bounds = [-math.inf, *self.edges[at].tolist(), math.inf]
+        low, high = bounds[code - FIRST], bounds[code - FIRST + 1]
+        if low == -math.inf:
+            return "any" if high == math.inf else f"below {high:g}"
+        return f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+
+    def keep(self, positions: Sequence[int]) -> Bins:
+        """Only these of its fields."""
+        return Bins(self.column, tuple(self.names[at] for at in positions), tuple(self.edges[at] for at in positions))
+
+
+def width_places(values: Floats, granularity: int) -> Ints:
+    """Where bins of equal width begin among the values. Halved first: the range may exceed the largest float."""
+    low, high = values[0] / 2, values[-1] / 2
+    edges = (low + (high - low) * np.arange(1, granularity) / granularity) * 2
+    return np.unique(np.searchsorted(values, edges, side="left"))
+
+
+def quantile_places(counts: Ints, granularity: int) -> Ints:
+    """Where bins of equal counts begin among the values."""
+    below = np.cumsum(counts)
+    targets = below[-1] * np.arange(1, granularity) / granularity
+    return np.unique(np.searchsorted(below, targets, side="left") + 1)
+
+
+def thick(places: Ints, counts: Ints, min_count: int) -> tuple[int, ...]:
+    """The places at which a bin may begin if every bin shall hold ``min_count`` rows; thin bins join their neighbour."""
+    below = np.concatenate([[0], np.cumsum(counts)])
+    kept: list[int] = []
+    last = 0
+    for place in places.tolist():
+        if 0 < place < len(counts) and below[place] - below[last] >= min_count:
+            kept.append(place)
+            last = place
+    while kept and below[-1] - below[kept[-1]] < min_count:
+        kept.pop()
+    return tuple(kept)
+
+
+def midpoints(values: Floats, places: Ints) -> Floats:
+    """Edges midway between neighbours; where no float lies between, the upper one."""
+    if not len(places):
+        return np.empty(0)
+    below, above = values[places - 1], values[places]
+    middle = below / 2 + above / 2
+    return np.where(middle > below, middle, above)

@@ -1,0 +1,45 @@
+"""Hyper-parameters of the encoding, decided by rule; each rule stands here and nowhere else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class EncodingRules:
+    """What the encoder needs to know beside the columns."""
+
+    min_count: int
+    granularities: tuple[int, ...]
+    widths: bool = True
+    quantiles: bool = True
+    cap: int = 1 << 20  # most values of a column that get a code of their own
+    n_buckets: int = 1 << 18  # codes for the hashed tail beyond the cap
+
+
+def min_count(n_rows: int) -> int:
+    """2, and one more for every two million rows: a value seen once tells nothing, and room is dear in large tables."""
+    return 2 + n_rows // 2_000_000
+
+
+def granularities(n_rows: int, n_numerical: int, memory: int) -> tuple[int, ...]:
+    """10^p for p up to P. P is 3, less where bins would hold fewer than 5 rows or codes would fill 1/8 of the memory.
+
+    >>> granularities(30_000, 6, 8 << 30), granularities(800, 6, 8 << 30)
+    ((10, 100, 1000), (10, 100))
+    """
+    kept = []
+    for p in (1, 2, 3):
+        bytes_needed = n_rows * n_numerical * 2 * p * 2  # two kinds of bins, two bytes a code
+        if p == 1 or (n_rows >= 5 * 10**p and bytes_needed <= memory // 8):
+            kept.append(10**p)
+    return tuple(kept)
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine; 8 GiB where it does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30

@@ -1,0 +1,124 @@
+"""Moments -> calendar fields: year, quarter, month, day, weekday, hour, minute, each only where it varies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.errors import ColumnError
+from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
+from autocross.table.columns import NO_TIME, TimeColumn
+from autocross.table.schema import ColumnSchema
+from autocross.table.values import moment_of
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+DAY = 86_400_000_000
+
+
+def parts_of(moment: datetime) -> dict[str, int]:
+    """The calendar of one moment."""
+    return {
+        "year": moment.year,
+        "quarter": (moment.month + 2) // 3,
+        "month": moment.month,
+        "day": moment.day,
+        "weekday": moment.weekday(),
+        "hour": moment.hour,
+        "minute": moment.minute,
+    }
+
+
+def parts_of_all(micros: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """The calendar of many moments; those missing get any value."""
+    moments = np.where(micros == NO_TIME, 0, micros)
+    days = np.floor_divide(moments, DAY)
+    months = days.astype("datetime64[D]").astype("datetime64[M]")
+    month = months.astype(np.int64) % 12 + 1
+    minutes = (moments - days * DAY) // 60_000_000
+    return {
+        "year": months.astype("datetime64[Y]").astype(np.int64) + 1970,
+        "quarter": (month + 2) // 3,
+        "month": month,
+        "day": days - months.astype("datetime64[D]").astype(np.int64) + 1,
+        "weekday": (days + 3) % 7,  # 1970 began on a Thursday
+        "hour": minutes // 60,
+        "minute": minutes % 60,
+    }
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """The calendar fields of one time column: for each part, the values seen often enough, in order."""
+
+    column: ColumnSchema
+    seen: dict[str, tuple[int, ...]]
+
+    @classmethod
+    def fit(cls, schema: ColumnSchema, column: TimeColumn, min_count: int) -> Calendar:
+        """Keep the parts that take more than one value."""
+        present = column.micros[column.micros != NO_TIME]
+        seen = {}
+        for part, values in parts_of_all(present).items():
+            distinct, counts = np.unique(values, return_counts=True)
+            if len(distinct) > 1:
+                seen[part] = tuple(distinct[counts >= min_count].tolist())
+        if not seen:
+            # One moment only: what is left to tell is whether it is missing.
+            seen["year"] = tuple(np.unique(parts_of_all(present)["year"]).tolist())
+        return cls(schema, seen)
+
+    @cached_property
+    def code(self) -> dict[str, dict[int, int]]:
+        return {part: {value: FIRST + at for at, value in enumerate(values)} for part, values in self.seen.items()}
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        name = self.column.name
+        return tuple(Field(f"{name}.{part}", name, FIRST + len(values), shares_rare=True) for part, values in self.seen.items())
+
+    ragged = False
+
+    def encode(self, column: TimeColumn) -> list[FieldCodes]:
+        """The codes of all rows, field by field."""
+        missing = column.micros == NO_TIME
+        parts = parts_of_all(column.micros)
+        coded = []
+        for part, values in self.seen.items():
+            known = np.array(values, dtype=np.int64)
+            at = np.searchsorted(known, parts[part])
+            found = known[np.minimum(at, len(known) - 1)] == parts[part] if len(known) else np.zeros(len(at), bool)
+            codes = np.where(missing, MISSING, np.where(found, FIRST + at, RARE))
+            coded.append(FieldCodes(codes.astype(narrowest(FIRST + len(known)))))
+        return coded
+
+    def encode_one(self, value: Any) -> tuple[Any, ...]:
+        """The codes of one moment."""
+        try:
+            moment = moment_of(value)
+        except ValueError:
+            raise ColumnError(
+                f"Column {self.column.name!r} is time, but the row holds {value!r}. "
+                "Write dates as 2024-12-31 and times as 2024-12-31 23:59:59."
+            ) from None
+        if moment is None:
+            return (MISSING,) * len(self.seen)
+        parts = parts_of(moment)
+        return tuple(code.get(parts[part], RARE) for part, code in self.code.items())
+
+    def describe(self, at: int, code: int) -> str:
+        """The value behind a code, in words."""
+        part = list(self.seen)[at]
+        if code < FIRST:
+            return "(missing)" if code == MISSING else "(rare)"
+        value = self.seen[part][code - FIRST]
+        return WEEKDAYS[value] if part == "weekday" else str(value)
+
+    def keep(self, positions: Sequence[int]) -> Calendar:
+        """Only these of its fields."""
+        return Calendar(self.column, {part: self.seen[part] for part in (list(self.seen)[at] for at in positions)})

@@ -1,0 +1,135 @@
+"""Texts -> codes, for categorical and for multi-value columns.
+
+Code 0 is missing, 1 rare or unseen, then one code a value, the most frequent first. Where a column has more values
+than the cap, the frequent ones keep their codes and all others, unseen ones too, share hashed codes behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from autocross.encoding.rules import EncodingRules
+from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
+from autocross.table.columns import ListColumn, TextColumn
+from autocross.table.schema import ColumnSchema
+from autocross.table.values import BOOLEAN_TEXTS, MISSING_TEXTS, text_of
+
+
+def bucket_of(text: str, n_buckets: int) -> int:
+    """The bucket of a text: XXH64 of its UTF-8 bytes with seed 0, the same on every machine and in every version.
+
+    >>> hex(xxhash.xxh64_intdigest(b"autocross")), bucket_of("autocross", 1000)
+    ('0xa18bb6e15d7e1af0', 728)
+    """
+    return xxhash.xxh64_intdigest(text.encode()) % n_buckets
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The codes of one column's texts. ``width`` is 1, or for a multi-value column the most codes in a training row."""
+
+    column: ColumnSchema
+    values: tuple[str, ...]
+    n_buckets: int = 0
+    width: int = 1
+
+    @classmethod
+    def fit(cls, schema: ColumnSchema, column: TextColumn | ListColumn, rules: EncodingRules) -> Vocabulary:
+        """Give codes to the values seen often enough."""
+        counts = np.bincount(column.index + 1, minlength=len(column.values) + 1)[1:]
+        frequent = np.flatnonzero(counts >= rules.min_count).tolist()
+        frequent.sort(key=lambda at: (-counts[at], column.values[at]))
+        values = tuple(column.values[at] for at in frequent[: rules.cap])
+        vocabulary = cls(schema, values, rules.n_buckets if len(frequent) > rules.cap else 0)
+        starts = vocabulary.encode(column)[0].starts
+        if starts is None:
+            return vocabulary
+        return cls(schema, values, vocabulary.n_buckets, max(1, int(np.diff(starts).max())))
+
+    @cached_property
+    def code(self) -> dict[str, int]:
+        return {value: FIRST + at for at, value in enumerate(self.values)}
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        n_codes = FIRST + len(self.values) + self.n_buckets
+        return (Field(self.column.name, self.column.name, n_codes, shares_rare=True, width=self.width),)
+
+    @property
+    def ragged(self) -> bool:
+        return self.column.kind == "multivalue"
+
+    def code_of(self, text: str | None) -> int:
+        """The code of one text."""
+        if text is None:
+            return MISSING
+        code = self.code.get(text)
+        if code is not None:
+            return code
+        return FIRST + len(self.values) + bucket_of(text, self.n_buckets) if self.n_buckets else RARE
+
+    def encode(self, column: TextColumn | ListColumn) -> list[FieldCodes]:
+        """The codes of all rows; index -1, a missing value, takes the last entry of the table."""
+        kind = narrowest(self.fields[0].n_codes)
+        table = np.array([*map(self.code_of, column.values), MISSING], dtype=kind)
+        codes = table[column.index]
+        if isinstance(column, TextColumn):
+            return [FieldCodes(codes)]
+        return [distinct_codes(codes, column.starts)]
+
+    def encode_one(self, value: Any) -> tuple[Any, ...]:
+        """The code of one value; for a multi-value column the codes of its entries."""
+        if self.ragged:
+            return (self.encode_entries(value),)
+        if type(value) is str and value in self.code:
+            return (self.code[value],)
+        text = text_of(value)
+        if text is not None and self.column.stored == "boolean":
+            text = BOOLEAN_TEXTS.get(text, text)
+        return (self.code_of(text),)
+
+    def encode_entries(self, value: Any) -> tuple[int, ...]:
+        texts = entries_of(value, self.column.separator)
+        if texts is None:
+            return (MISSING,)
+        return tuple(sorted({self.code_of(text) for text in texts}))
+
+    def describe(self, at: int, code: int) -> str:
+        """The value behind a code, in words."""
+        if code < FIRST:
+            return "(missing)" if code == MISSING else "(rare)"
+        if code < FIRST + len(self.values):
+            return self.values[code - FIRST]
+        return f"(hashed {code - FIRST - len(self.values)})"
+
+    def keep(self, positions: Sequence[int]) -> Vocabulary:
+        """There is only the one field."""
+        assert list(positions) == [0]
+        return self
+
+
+def entries_of(value: Any, separator: str | None) -> list[str] | None:
+    """The texts of a multi-value cell; None where the whole cell is missing."""
+    if value is None or (isinstance(value, float) and value != value):
+        return None
+    if isinstance(value, str):
+        if value in MISSING_TEXTS:
+            return None
+        return [piece for piece in map(str.strip, value.split(separator)) if piece] if separator else [value]
+    entries: Iterable[Any] = value if isinstance(value, Iterable) else [value]
+    return [text for text in map(text_of, entries) if text is not None]
+
+
+def distinct_codes(codes: NDArray[Any], starts: NDArray[np.int64]) -> FieldCodes:
+    """Each code once a row, in ascending order: two rare values of one row are one rare code."""
+    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    pairs = np.unique(np.stack([rows, codes.astype(np.int64)], axis=1), axis=0) if len(codes) else np.zeros((0, 2), int)
+    sizes = np.bincount(pairs[:, 0], minlength=len(starts) - 1)
+    return FieldCodes(pairs[:, 1].astype(codes.dtype), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))

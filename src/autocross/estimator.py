@@ -1,0 +1,360 @@
+"""The scikit-learn face: arguments in, a fitted model out, no algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, hstack
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+import autocross
+from autocross.errors import LabelError, OptionError, TableError
+from autocross.events import FitStarted, Reporter
+from autocross.features import FieldCodes
+from autocross.observers.journal import Journal
+from autocross.observers.progress import Observer, display
+from autocross.options import Bins, EngineName, Evaluation, Metric, Options, PenaltyMode, Split
+from autocross.producer import bundle
+from autocross.producer.model import Model
+from autocross.serving.scorer import Explanation, Scorer
+from autocross.table.coerce import typed
+from autocross.table.frames import to_polars
+from autocross.table.inference import known
+from autocross.table.labels import Labels, match_labels, read_labels
+from autocross.training import Rows, Training
+
+Output = Literal["csr", "codes", "frame"]
+
+
+class _Fitted(BaseEstimator):  # type: ignore[misc]
+    """What `AutoCross` and `AutoCrossClassifier` share: the options, and fitting itself."""
+
+    def __init__(
+        self,
+        *,
+        types: Mapping[str, str] | None = None,
+        exclude: Sequence[str] | None = None,
+        positive: Any = None,
+        metric: Metric = "auc",
+        max_crosses: int = 0,
+        granularities: Sequence[int] | None = None,
+        bins: Bins = "auto",
+        min_count: int | None = None,
+        penalty: PenaltyMode = "field",
+        evaluation: Evaluation = "auto",
+        split: Split = "auto",
+        time: str | None = None,
+        groups: str | None = None,
+        engine: EngineName = "threads",
+        n_jobs: int | None = None,
+        random_state: int = 0,
+        quiet: bool = False,
+        journal: str | None = None,
+    ) -> None:
+        self.types = types
+        self.exclude = exclude
+        self.positive = positive
+        self.metric = metric
+        self.max_crosses = max_crosses
+        self.granularities = granularities
+        self.bins = bins
+        self.min_count = min_count
+        self.penalty = penalty
+        self.evaluation = evaluation
+        self.split = split
+        self.time = time
+        self.groups = groups
+        self.engine = engine
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.quiet = quiet
+        self.journal = journal
+
+    def _options(self) -> Options:
+        return Options(**{entry.name: getattr(self, entry.name) for entry in fields(Options)})
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        with observed(self._options()) as (options, reporter):
+            frame, target, weight_name = take_target(X, y, sample_weight, options.types or {})
+            features = frame.drop([name for name in (target, weight_name) if name in frame.columns and isinstance(y, str)])
+            labels = read_labels(label_values(frame, y), target, options.positive)
+            weight = weight_values(frame, sample_weight, len(labels.code))
+            check_rows(features, labels)
+            self.n_features_in_ = features.width
+            if has_names(X):
+                self.feature_names_in_ = np.array(features.columns, dtype=object)
+            self.model_ = Training(options, reporter).fit(features, labels, weight, target)
+        self.history_ = self.model_.about.history
+        self.crosses_: tuple[Any, ...] = ()
+
+    def _scorer(self) -> Scorer:
+        check_is_fitted(self, "model_")
+        if "scorer_" not in self.__dict__:
+            self.scorer_ = Scorer(self.model_)
+        return self.scorer_
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "scorer_"}  # built again on first use
+
+    def _check_width(self, X: Any) -> Any:
+        """Rows without column names must have as many columns as in fit."""
+        check_is_fitted(self, "model_")
+        if isinstance(X, (list, tuple, np.ndarray)) and not has_names(X):
+            array = np.asarray(X)
+            if array.ndim == 2 and array.shape[1] != self.n_features_in_:
+                raise TableError(
+                    f"X has {array.shape[1]} features, but {type(self).__name__} "
+                    f"is expecting {self.n_features_in_} features as input."
+                )
+            if hasattr(self, "feature_names_in_") and array.ndim == 2:
+                return pl.DataFrame({name: array[:, at] for at, name in enumerate(self.feature_names_in_)}, strict=False)
+        return X
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        tags.target_tags.required = True
+        return tags
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file, which `autocross.load` reads."""
+        check_is_fitted(self, "model_")
+        bundle.save(self.model_, path)
+
+
+class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
+    """Table -> features for any model: the fields and crosses that a logistic regression found useful.
+
+    >>> import polars as pl
+    >>> X = pl.DataFrame({"job": ["cook", "cook", "nurse", "nurse"] * 10, "age": [20, 30, 40, 50] * 10})
+    >>> AutoCross(quiet=True).fit(X, [0, 0, 1, 1] * 10).transform(X).shape
+    (40, 10)
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Find the features. ``y`` is a column of labels, or the name of one in ``X``."""
+        self._fit(X, y, sample_weight)
+        return self
+
+    def transform(self, X: Any, output: Output | None = None) -> Any:
+        """Features of rows: a sparse one-hot matrix (csr), a matrix of integer codes, or a frame of readable columns.
+
+        By default csr, and a frame after ``set_output(transform="pandas")`` or ``"polars"``.
+        """
+        X = self._check_width(X)
+        producer = self._scorer().model.producer
+        codes = producer.codes(typed(to_polars(X, text_columns(self.model_)), producer.encoder.schema))
+        output = output or ("frame" if self._wants_frame() else "csr")
+        if output == "csr":
+            return one_hot(codes, [field.n_codes for field in producer.fields])
+        if output == "codes":
+            ragged = [field.name for field, one in zip(producer.fields, codes, strict=True) if one.starts is not None]
+            if ragged:
+                raise OptionError(
+                    f"Field {ragged[0]!r} has several codes a row, which a matrix of codes cannot hold. Use csr or frame."
+                )
+            return np.stack([one.codes for one in codes], axis=1)
+        if output != "frame":
+            raise OptionError(f"output={output!r} is unknown. Choose one of: csr, codes, frame.")
+        return in_style_of(X, pl.DataFrame(producer.readable(codes)), self._wants_frame())
+
+    def _wants_frame(self) -> str | None:
+        """The frame library asked for by set_output, if any."""
+        from sklearn.utils._set_output import _get_output_config
+
+        wanted: str = _get_output_config("transform", self)["dense"]
+        return None if wanted == "default" else wanted
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the columns that ``transform`` returns."""
+        producer = self._scorer().model.producer
+        return np.array(producer.names if self._wants_frame() else producer.value_names(), dtype=object)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = True
+        return tags
+
+
+class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
+    """A logistic regression on a table's fields and crosses that tunes itself.
+
+    >>> import polars as pl
+    >>> X = pl.DataFrame({"job": ["cook", "cook", "nurse", "nurse"] * 10, "age": [20, 30, 40, 50] * 10})
+    >>> clf = AutoCrossClassifier(quiet=True).fit(X, ["no", "no", "yes", "yes"] * 10)
+    >>> clf.predict(X)[:4].tolist()
+    ['no', 'no', 'yes', 'yes']
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to a frame or a file. ``y`` is a column of labels, or the name of one in ``X``; so is the weight."""
+        self._fit(X, y, sample_weight)
+        first, second = self.model_.about.classes
+        self.classes_ = np.array(sorted([first, second]))
+        return self
+
+    def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """New weights for the same fields and crosses, on new rows."""
+        check_is_fitted(self, "model_")
+        with observed(self._options()) as (options, reporter):
+            self.model_ = refit(self.model_, X, y, sample_weight, options, reporter)
+        self.__dict__.pop("scorer_", None)
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Log-odds of the larger label."""
+        log_odds = self._scorer().log_odds(self._check_width(X))
+        return log_odds if self.model_.about.classes[1] == self.classes_[1] else -log_odds
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities, one column for each of ``classes_``."""
+        positive = self._scorer().score(self._check_width(X))
+        columns = (1 - positive, positive) if self.model_.about.classes[1] == self.classes_[1] else (positive, 1 - positive)
+        return np.stack(columns, axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The more probable label."""
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]  # type: ignore[no-any-return]
+
+    def explain(self, row: Mapping[str, Any]) -> Explanation:
+        """The contribution of every field to one row's log-odds."""
+        return self._scorer().explain_one(row)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, reporter: Reporter) -> Model:
+    """New weights for a model's fields on new rows."""
+    frame, target, _ = take_target(X, y, sample_weight, {}, text_columns(model))
+    label = match_labels(label_values(frame, y), target, model.about.classes)
+    weight = weight_values(frame, sample_weight, len(label))
+    if label.min() == label.max():
+        raise LabelError(f"The target {target!r} holds one class only, so there is nothing to learn. Give rows of both classes.")
+    table = typed(frame, model.producer.encoder.schema)
+    if table.n_rows != len(label):
+        raise TableError(f"The table has {table.n_rows} rows, but there are {len(label)} labels. Give one label a row.")
+    return Training(options, reporter).refit(model, Rows(table, Labels(label, model.about.classes), weight, target))
+
+
+@contextmanager
+def observed(options: Options) -> Iterator[tuple[Options, Reporter]]:
+    """A reporter with the observers that the options ask for, closed whatever happens."""
+    observers: list[Observer] = []
+    if options.journal is not None:
+        observers.append(Journal(options.journal))
+    if not options.quiet:
+        observers.append(display(options.metric))
+    reporter = Reporter(observers)
+    given = {entry.name: getattr(options, entry.name) for entry in fields(options) if getattr(options, entry.name) != entry.default}
+    reporter.tell(FitStarted, version=autocross.__version__, options=given)
+    try:
+        yield options, reporter
+    finally:
+        for observer in observers:
+            observer.close()
+
+
+def text_columns(model: Model) -> list[str]:
+    """Columns that a CSV reader must leave as text, as they were in training."""
+    return [column.name for column in model.producer.encoder.schema if column.stored == "text"]
+
+
+def take_target(
+    X: Any, y: Any, sample_weight: Any, types: Mapping[str, str], as_text: Sequence[str] = ()
+) -> tuple[pl.DataFrame, str, str | None]:
+    """The frame, the name of the target, and the name of the weight column if it is one."""
+    declared_text = [name for name, kind in types.items() if kind.partition(":")[0] in ("categorical", "multivalue")]
+    frame = to_polars(X, [*as_text, *declared_text])
+    if frame.width == 0 or frame.height == 0:
+        raise TableError(
+            f"The table has {frame.height} rows and {frame.width} columns: 0 sample(s) or 0 feature(s) "
+            f"(shape=({frame.height}, {frame.width})) while a minimum of 1 is required. Give at least one of each."
+        )
+    if y is None:
+        raise LabelError("The fit requires y to be passed, but the target y is None. Give the labels, or the name of their column.")
+    for word, name in (("target", y), ("weight", sample_weight)):
+        if isinstance(name, str) and name not in frame.columns:
+            raise LabelError(f"The {word} column {name!r} is not in the table. {known(frame.columns)}")
+    target = y if isinstance(y, str) else str(getattr(y, "name", None) or "y")
+    return frame, target, sample_weight if isinstance(sample_weight, str) else None
+
+
+def label_values(frame: pl.DataFrame, y: Any) -> NDArray[Any]:
+    """The labels as an array."""
+    if isinstance(y, str):
+        series = frame[y]
+        if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
+            series = series.cast(pl.String)
+        return series.to_numpy() if series.null_count() == 0 else np.array(series.to_list(), dtype=object)
+    values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise LabelError("Input y contains NaN or infinity. Leave out rows without a label.")
+    values = column_or_1d(values, warn=True)
+    if values.dtype.kind != "O":
+        check_classification_targets(values)
+    return values  # type: ignore[no-any-return]
+
+
+def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int) -> NDArray[np.float32]:
+    """How much each row counts, by default 1."""
+    if sample_weight is None:
+        return np.ones(n_rows, np.float32)
+    values = frame[sample_weight].cast(pl.Float64, strict=False).to_numpy() if isinstance(sample_weight, str) else sample_weight
+    weight = np.asarray(values, dtype=np.float64)
+    if weight.shape != (n_rows,):
+        raise TableError(f"Sample weights have shape {weight.shape}, but there are {n_rows} rows. Give one weight a row.")
+    bad = ~np.isfinite(weight) | (weight < 0)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise TableError(f"Sample weight {weight[row]} in row {row} is no weight. Give numbers of 0 or more.")
+    if weight.sum() <= 0:
+        raise TableError("All sample weights are 0, so no row counts. Give a weight above 0 to some rows.")
+    return weight.astype(np.float32)
+
+
+def check_rows(features: pl.DataFrame, labels: Labels) -> None:
+    """A table that can be learned from."""
+    if features.height != len(labels.code):
+        raise TableError(f"The table has {features.height} rows, but there are {len(labels.code)} labels. Give one label a row.")
+    if features.width == 0:
+        raise TableError("The table has no column beside the target: 0 feature(s). Give at least one feature column.")
+
+
+def has_names(X: Any) -> bool:
+    """Whether the rows come with column names."""
+    return isinstance(X, (str, Path)) or hasattr(X, "columns") or hasattr(X, "column_names")
+
+
+def one_hot(codes: Sequence[FieldCodes], sizes: Sequence[int]) -> csr_matrix:
+    """The sparse 0/1 matrix with one column for each code of each field."""
+    parts = []
+    for one, size in zip(codes, sizes, strict=True):
+        starts = np.arange(one.n_rows + 1) if one.starts is None else one.starts
+        parts.append(csr_matrix((np.ones(len(one.codes)), one.codes.astype(np.int32), starts), shape=(one.n_rows, size)))
+    return hstack(parts, format="csr")
+
+
+def in_style_of(X: Any, frame: pl.DataFrame, wanted: str | None) -> Any:
+    """The frame in the library asked for, else in that of the input, with the input's index."""
+    is_pandas = type(X).__module__.partition(".")[0] == "pandas"
+    if wanted == "pandas" or (wanted is None and is_pandas):
+        import pandas
+
+        index = X.index if is_pandas else None
+        return pandas.DataFrame({name: frame[name].to_list() for name in frame.columns}, index=index)
+    return frame

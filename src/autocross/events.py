@@ -1,0 +1,103 @@
+"""Frozen records of what a fit did, in the order in which it did it. Observers turn them into lines."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from time import perf_counter
+from typing import Any
+
+from autocross.errors import TableWarning
+
+
+@dataclass(frozen=True)
+class Event:
+    """``seconds`` counts from the call of fit."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FitStarted(Event):
+    version: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class PhaseStarted(Event):
+    """``steps`` is how many steps the phase will take at most."""
+
+    phase: str
+    steps: int
+
+
+@dataclass(frozen=True)
+class StepDone(Event):
+    """``score`` is the validation score so far, in the user's metric, where the step produced one."""
+
+    phase: str
+    step: int
+    detail: str
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class Noticed(Event):
+    """Something the user should know; a ``warning`` is also raised as a Python warning."""
+
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True)
+class RuleApplied(Event):
+    """A hyper-parameter that a rule decided."""
+
+    name: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class FitFinished(Event):
+    n_rows: int
+    n_fields: int
+    n_crosses: int
+    metric: str
+    score: float | None
+
+
+Notify = Callable[[Event], None]
+
+
+def as_record(event: Event) -> dict[str, Any]:
+    """An event as a JSON object with its name first."""
+    return {"event": type(event).__name__, **asdict(event)}
+
+
+class Reporter:
+    """Dates events from the call of fit and hands them to the observers."""
+
+    def __init__(self, observers: Sequence[Notify] = ()) -> None:
+        self.observers = observers
+        self.began = perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return perf_counter() - self.began
+
+    def tell(self, kind: type[Event], **facts: Any) -> None:
+        """Make an event of this kind and show it to everyone."""
+        event = kind(self.seconds, **facts)
+        for notify in self.observers:
+            notify(event)
+
+    def notice(self, message: str) -> None:
+        """Something the user should know."""
+        self.tell(Noticed, message=message)
+
+    def warn(self, message: str) -> None:
+        """Something the user should look at; a Python warning too, so that it shows where no progress is shown."""
+        self.tell(Noticed, message=message, warning=True)
+        warnings.warn(message, TableWarning, stacklevel=2)

@@ -1,0 +1,63 @@
+"""What the later rooms talk about: a column's kind, a field, and the codes of a field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Kind = Literal["categorical", "numerical", "multivalue", "time", "ignore"]
+
+MISSING = 0  # code of a missing value
+RARE = 1  # code shared by rare and unseen values
+FIRST = 2  # code of the first value
+
+
+@dataclass(frozen=True)
+class Field:
+    """One encoded column: what a weight can be learned for.
+
+    ``shares_rare`` says that values too rare to judge share code 1; bins of a number do not, they have neighbours.
+    ``width`` is the largest number of codes in a row.
+    """
+
+    name: str
+    column: str
+    n_codes: int
+    shares_rare: bool
+    width: int = 1
+
+
+@dataclass(frozen=True)
+class FieldCodes:
+    """A field's codes in some rows; ``starts`` only where a row may hold any number of them."""
+
+    codes: NDArray[Any]
+    starts: NDArray[np.int64] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.codes) if self.starts is None else len(self.starts) - 1
+
+    def take(self, rows: NDArray[np.int64]) -> FieldCodes:
+        """The codes of these rows, in this order."""
+        if self.starts is None:
+            return FieldCodes(self.codes[rows])
+        sizes = (self.starts[1:] - self.starts[:-1])[rows]
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        # Position of every code in the old array: its row's old start plus its place within the row.
+        at = np.repeat(self.starts[:-1][rows] - starts[:-1], sizes) + np.arange(starts[-1])
+        return FieldCodes(self.codes[at], starts)
+
+
+def narrowest(n_codes: int) -> type[np.unsignedinteger[Any]]:
+    """The smallest unsigned type that holds codes below ``n_codes``.
+
+    >>> narrowest(256).__name__, narrowest(257).__name__
+    ('uint8', 'uint16')
+    """
+    if n_codes <= 1 << 8:
+        return np.uint8
+    return np.uint16 if n_codes <= 1 << 16 else np.uint32

@@ -1,0 +1,145 @@
+"""Which rows judge which model: at random, by whole groups, or by whole periods of time.
+
+fold : uint8 (n_rows,)   the model that is judged on the row and must not learn from it; ALL where every model learns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.options import Evaluation, Split
+from autocross.table.columns import NO_TIME, TimeColumn
+
+ALL = 255
+N_FOLDS = 5
+KFOLD_ROWS = 250_000  # up to here five folds are affordable; beyond, one holdout is precise enough
+FEWEST_PERIODS = 20
+PERIODS = {"week": 7 * 86_400_000_000, "day": 86_400_000_000, "hour": 3_600_000_000}
+MONDAY = 4 * 86_400_000_000  # weeks begin on Monday; 1970 began on a Thursday
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Who judges whom, and how that was decided."""
+
+    fold: NDArray[np.uint8]
+    n_models: int
+    kind: str
+    why: str
+
+
+def use_holdout(evaluation: Evaluation, n_rows: int) -> bool:
+    """Whether one fold judges, or all five."""
+    return evaluation == "holdout" or (evaluation == "auto" and n_rows > KFOLD_ROWS)
+
+
+def choose(
+    split: Split,
+    n_rows: int,
+    seed: int,
+    holdout: bool,
+    groups: NDArray[np.int64] | None,
+    times: Mapping[str, TimeColumn],
+    time: str | None,
+) -> Folds:
+    """The folds that look like the use: by group or by time where one is known, else at random."""
+    if split in ("auto", "group") and groups is not None:
+        if groups.max(initial=0) > 0:
+            return by_group(groups, seed, holdout, "groups were named")
+        return by_row(n_rows, seed, holdout, "there is only one group")
+    if split in ("auto", "time"):
+        name, why = event_time(times, time, asked=split == "time")
+        if name is not None:
+            return by_time(times[name].micros, seed, holdout, why)
+        return by_row(n_rows, seed, holdout, why)
+    return by_row(n_rows, seed, holdout, "asked for")
+
+
+def event_time(times: Mapping[str, TimeColumn], time: str | None, asked: bool) -> tuple[str | None, str]:
+    """The column that says when a row happened, and why it is taken for that.
+
+    A date of birth is a time too. Rows of an event log come in the order of their time, or nearly every row has a
+    moment of its own; one of the two must hold for a column that nobody named.
+    """
+    if time is not None:
+        return time, f"time column {time!r} was named"
+    if len(times) != 1:
+        return None, "no time or group column is known" if not times else "several time columns, none named by time="
+    (name, column) = next(iter(times.items()))
+    micros = column.micros[column.micros != NO_TIME]
+    steps = np.diff(micros)
+    if asked:
+        return name, f"{name!r} is the only time column"
+    if len(steps) and max((steps >= 0).mean(), (steps <= 0).mean()) >= 0.99:
+        return name, f"rows come in the order of {name!r}"
+    if len(micros) and len(np.unique(micros)) > len(micros) / 2:
+        return name, f"{name!r} varies from row to row"
+    return None, f"{name!r} neither orders the rows nor varies from row to row, so it is no event's time"
+
+
+def mix(seed: int, numbers: NDArray[Any]) -> NDArray[np.uint64]:
+    """A hash of the seed and each number (SplitMix64's finaliser), the same on every machine.
+
+    >>> mix(0, np.arange(2)).tolist()
+    [16294208416658607535, 7960286522194355700]
+    """
+    with np.errstate(over="ignore"):
+        z = numbers.astype(np.uint64) + np.uint64((0x9E3779B97F4A7C15 * (seed + 1)) & 0xFFFFFFFFFFFFFFFF)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return z ^ (z >> np.uint64(31))
+
+
+def by_row(n_rows: int, seed: int, holdout: bool, why: str) -> Folds:
+    """Every row on its own."""
+    fold = (mix(seed + 1_000_003, np.arange(n_rows)) % np.uint64(N_FOLDS)).astype(np.uint8)
+    return judged(fold, N_FOLDS, holdout, "random", why)
+
+
+def by_group(group: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
+    """Whole groups: the largest first, each to the fold that has the fewest rows."""
+    names, index, sizes = np.unique(group, return_inverse=True, return_counts=True)
+    n_folds = min(N_FOLDS, len(names))
+    order = np.lexsort([mix(seed, np.arange(len(names))), -sizes])
+    filled = np.zeros(n_folds, np.int64)
+    fold_of = np.zeros(len(names), np.uint8)
+    for name in order.tolist():
+        fold_of[name] = int(np.argmin(filled))
+        filled[fold_of[name]] += sizes[name]
+    return judged(fold_of[index], n_folds, holdout, "group", why)
+
+
+def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
+    """Whole periods: spread over the folds, or the last fifth of the rows as the holdout."""
+    name, period = periods(micros)
+    if not holdout:
+        folds = by_group(period, seed, holdout, why)
+        return Folds(folds.fold, folds.n_models, "time", f"{why}; folds of whole {name}s")
+    values, counts = np.unique(period, return_counts=True)
+    later = np.cumsum(counts[::-1])[::-1]  # rows in this period or after it
+    held = values[later <= max(len(micros) / N_FOLDS, later[-1])]
+    fold = np.where(np.isin(period, held), 0, ALL).astype(np.uint8)
+    return Folds(fold, 1, "time", f"{why}; the last {name}s are the holdout")
+
+
+def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:
+    """The longest period of which there are enough, and each row's; else stretches of equally many rows."""
+    for name, length in PERIODS.items():
+        period = np.where(micros == NO_TIME, np.int64(-(2**62)), (micros - MONDAY) // length)
+        if len(np.unique(period)) >= FEWEST_PERIODS:
+            return name, period
+    _, rank = np.unique(micros, return_inverse=True)
+    below = np.cumsum(np.bincount(rank)) - 1
+    return "stretch", (below * FEWEST_PERIODS // len(micros))[rank]
+
+
+def judged(fold: NDArray[np.uint8], n_folds: int, holdout: bool, kind: str, why: str) -> Folds:
+    """All folds judge, or the first one alone."""
+    if not holdout:
+        return Folds(fold.astype(np.uint8), n_folds, kind, why)
+    return Folds(np.where(fold == 0, 0, ALL).astype(np.uint8), 1, kind, why)

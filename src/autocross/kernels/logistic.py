@@ -1,0 +1,184 @@
+"""The logistic loss, one field at a time.
+
+codes  : uint8/16/32 (n_rows,)               the field's code in each row
+starts : int64 (n_rows + 1,)                 ragged twin: row r holds codes[starts[r]:starts[r + 1]]
+label  : uint8 (n_rows,)                     0 or 1
+weight : float32 (n_rows,)                   the row's sample weight
+fold   : uint8 (n_rows,)                     the model that must not learn from this row
+offset : float64 (n_rows, n_models)          log-odds of each model
+sums   : int64 (n_codes, n_models, 2)        gradient and curvature in fixed point, `unit` to the whole
+
+Model k learns from the rows whose fold is not k and is judged on those whose fold is k. Fixed point makes
+addition associative: however rows are spread over blocks and threads, the sums are the same to the bit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.kernels import kernel
+
+Codes = NDArray[Any]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@kernel
+def sigmoid(z: float) -> float:
+    """Probability for a log-odds. A choice of value, not of path: the sign is a coin toss to the branch predictor."""
+    e = math.exp(-abs(z))
+    return (1.0 if z >= 0.0 else e) / (1.0 + e)
+
+
+@kernel
+def row_loss(z: float, y: int) -> float:
+    """Logistic loss of one row, safe at both ends."""
+    margin = z if y == 1 else -z
+    return math.log1p(math.exp(-abs(margin))) + max(-margin, 0.0)
+
+
+@kernel
+def add_row(sums: Ints, code: int, row: int, label: Any, weight: Any, fold: Any, offset: Floats, unit: float) -> None:
+    """Add one row's gradient and curvature to one code, for every model that learns from the row."""
+    y = float(label[row])
+    scaled = weight[row] * unit
+    for k in range(offset.shape[1]):
+        if k != fold[row]:
+            p = sigmoid(offset[row, k])
+            sums[code, k, 0] += np.int64(scaled * (p - y))
+            sums[code, k, 1] += np.int64(scaled * (p * (1.0 - p)))
+
+
+@kernel
+def gather(codes: Codes, label: Any, weight: Any, fold: Any, offset: Floats, unit: float, sums: Ints) -> None:
+    """Add each row's gradient and curvature to its code."""
+    for row in range(codes.shape[0]):
+        add_row(sums, codes[row], row, label, weight, fold, offset, unit)
+
+
+@kernel
+def gather_ragged(codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any, offset: Floats, unit: float, sums: Ints) -> None:
+    """`gather` for a field with any number of codes a row."""
+    for row in range(starts.shape[0] - 1):
+        for at in range(starts[row], starts[row + 1]):
+            add_row(sums, codes[at], row, label, weight, fold, offset, unit)
+
+
+@kernel
+def shift(codes: Codes, delta: Floats, offset: Floats) -> None:
+    """Add a change of the field's weights, (n_codes, n_models), to the log-odds of every row."""
+    for row in range(codes.shape[0]):
+        code = codes[row]
+        for k in range(offset.shape[1]):
+            offset[row, k] += delta[code, k]
+
+
+@kernel
+def shift_ragged(codes: Codes, starts: Ints, delta: Floats, offset: Floats) -> None:
+    """`shift` for a field with any number of codes a row."""
+    for row in range(starts.shape[0] - 1):
+        for at in range(starts[row], starts[row + 1]):
+            code = codes[at]
+            for k in range(offset.shape[1]):
+                offset[row, k] += delta[code, k]
+
+
+@kernel
+def try_shifts(codes: Codes, label: Any, weight: Any, fold: Any, offset: Floats, deltas: Floats, unit: float, losses: Ints) -> None:
+    """Loss on the left-out rows for each of several changes of the field's weights, (n_codes, n_models, n_tries)."""
+    for row in range(codes.shape[0]):
+        k = fold[row]
+        if k < offset.shape[1]:
+            scaled = weight[row] * unit
+            for t in range(losses.shape[0]):
+                losses[t] += np.int64(scaled * row_loss(offset[row, k] + deltas[codes[row], k, t], label[row]))
+
+
+@kernel
+def try_shifts_ragged(
+    codes: Codes,
+    starts: Ints,
+    label: Any,
+    weight: Any,
+    fold: Any,
+    offset: Floats,
+    deltas: Floats,
+    unit: float,
+    losses: Ints,
+) -> None:
+    """`try_shifts` for a field with any number of codes a row."""
+    for row in range(starts.shape[0] - 1):
+        k = fold[row]
+        if k < offset.shape[1]:
+            scaled = weight[row] * unit
+            for t in range(losses.shape[0]):
+                z = offset[row, k]
+                for at in range(starts[row], starts[row + 1]):
+                    z += deltas[codes[at], k, t]
+                losses[t] += np.int64(scaled * row_loss(z, label[row]))
+
+
+@kernel
+def total_loss(label: Any, weight: Any, fold: Any, offset: Floats, unit: float, losses: Ints) -> None:
+    """Loss of every model: on the rows it learned from, losses[k, 0], and on the rows left out, losses[k, 1]."""
+    for row in range(label.shape[0]):
+        scaled = weight[row] * unit
+        for k in range(offset.shape[1]):
+            losses[k, 1 if k == fold[row] else 0] += np.int64(scaled * row_loss(offset[row, k], label[row]))
+
+
+@kernel
+def best_move(g: float, h: float, l1: float, w: float) -> float:
+    """The u that minimises g*u + h*(exp|u| - |u| - 1) + l1*|w + u|.
+
+    The middle term bounds the logistic loss from above (its third derivative is at most its second), so the step
+    never raises the penalised loss, needs no learning rate, and is Newton's when it is small.
+    """
+    if h <= 0.0:
+        return 0.0
+    up = g + l1
+    u = math.copysign(math.log1p(abs(up) / h), -up)
+    if w + u > 0.0:
+        return u
+    down = g - l1
+    u = math.copysign(math.log1p(abs(down) / h), -down)
+    if w + u < 0.0:
+        return u
+    return u if l1 == 0.0 else -w
+
+
+@kernel
+def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: float, width: int, delta: Floats) -> float:
+    """Fill `delta` with the step of the field's weights; return the decrease of the loss it promises.
+
+    A code marked in `tied` (n_codes, n_models) is too rare for that model to have a weight of its own: it shares the
+    weight of code 1. With at most `width` codes a row the loss is bounded by the mean of its value at `width` times
+    each single step (Jensen), hence the division.
+    """
+    promised = 0.0
+    for k in range(weight.shape[1]):
+        shared_g, shared_h = 0.0, 0.0
+        for code in range(weight.shape[0]):
+            if tied[code, k]:
+                shared_g += sums[code, k, 0] / unit
+                shared_h += sums[code, k, 1] / unit
+        for code in range(weight.shape[0]):
+            if tied[code, k]:
+                continue
+            g = sums[code, k, 0] / unit
+            h = sums[code, k, 1] / unit
+            if code == 1:
+                g += shared_g
+                h += shared_h
+            g += l2 * weight[code, k]
+            move = best_move(g, h + l2 / width, l1, width * weight[code, k]) / width
+            delta[code, k] = move
+            promised += abs(g * move)
+        for code in range(weight.shape[0]):
+            if tied[code, k]:
+                delta[code, k] = delta[1, k]
+    return promised

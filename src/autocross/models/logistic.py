@@ -1,0 +1,215 @@
+"""Logistic regression on fields of codes, cycling over the fields until nothing moves.
+
+Several models are fitted side by side: model k without the rows of fold k. The intercept is the field of one code that
+is not penalised. The penalty of a field is l1 * |w| + l2 / 2 * w^2, added to the summed loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.blocks import INTERCEPT, Block, Cross
+from autocross.engines import Engine
+from autocross.features import FIRST, RARE, Field
+from autocross.folds import ALL
+from autocross.kernels import counting
+from autocross.kernels import logistic as kernels
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """How strongly the weights of a field are held near zero."""
+
+    l1: float = 0.0
+    l2: float = 1.0
+
+
+UNPENALISED = Penalty(0.0, 0.0)
+
+
+# Tasks: what an engine runs on each block.
+
+
+def start(block: Block, n_models: int, everyone: bool) -> Ints:
+    """Begin with log-odds zero; return the rows of each label. ``everyone`` lets the models learn from every row."""
+    block.offset = np.zeros((block.n_rows, n_models))
+    if everyone:
+        block.fold = np.full(block.n_rows, ALL, np.uint8)
+    return np.bincount(block.label, minlength=2).astype(np.int64)
+
+
+def count(block: Block, cross: Cross, n_codes: int) -> Ints:
+    """Rows of each code that each model learns from."""
+    coded = block.codes[cross]
+    counts = np.zeros((n_codes, block.offset.shape[1]), np.int64)
+    if coded.starts is None:
+        counting.count(coded.codes, block.fold, counts)
+    else:
+        counting.count_ragged(coded.codes, coded.starts, block.fold, counts)
+    return counts
+
+
+def shift(block: Block, cross: Cross, delta: Floats) -> None:
+    """Add a change of weights to the log-odds."""
+    coded = block.codes[cross]
+    if coded.starts is None:
+        kernels.shift(coded.codes, delta, block.offset)
+    else:
+        kernels.shift_ragged(coded.codes, coded.starts, delta, block.offset)
+
+
+def shift_and_gather(block: Block, moved: Cross | None, delta: Floats | None, cross: Cross, n_codes: int, unit: float) -> Ints:
+    """Apply the former field's step, then gather the sums of the next: one visit to the block for each field."""
+    if moved is not None and delta is not None:
+        shift(block, moved, delta)
+    coded = block.codes[cross]
+    sums = np.zeros((n_codes, block.offset.shape[1], 2), np.int64)
+    rows = (block.label, block.weight, block.fold, block.offset, unit, sums)
+    if coded.starts is None:
+        kernels.gather(coded.codes, *rows)
+    else:
+        kernels.gather_ragged(coded.codes, coded.starts, *rows)
+    return sums
+
+
+def try_shifts(block: Block, cross: Cross, deltas: Floats, unit: float) -> Ints:
+    """Loss on the left-out rows for each change of weights."""
+    coded = block.codes[cross]
+    losses = np.zeros(deltas.shape[2], np.int64)
+    rows = (block.label, block.weight, block.fold, block.offset, deltas, unit, losses)
+    if coded.starts is None:
+        kernels.try_shifts(coded.codes, *rows)
+    else:
+        kernels.try_shifts_ragged(coded.codes, coded.starts, *rows)
+    return losses
+
+
+def losses(block: Block, unit: float) -> Ints:
+    """Each model's loss on its own rows and on those left out."""
+    found = np.zeros((block.offset.shape[1], 2), np.int64)
+    kernels.total_loss(block.label, block.weight, block.fold, block.offset, unit, found)
+    return found
+
+
+def left_out(block: Block) -> tuple[Floats, NDArray[np.uint8], NDArray[np.float32], NDArray[np.uint8]]:
+    """Log-odds, label, weight and fold of the rows that judge, each row by the model that did not learn from it."""
+    rows = np.flatnonzero(block.fold < block.offset.shape[1])
+    fold = block.fold[rows]
+    return block.offset[rows, fold], block.label[rows], block.weight[rows], fold
+
+
+# The regression itself.
+
+
+@dataclass
+class Term:
+    """One field of the model: ``weight`` is (n_codes, n_models), ``tied`` marks codes too rare to have their own."""
+
+    field: Field
+    penalty: Penalty
+    weight: Floats
+    tied: NDArray[np.bool_]
+
+
+class Regression:
+    """Logistic models side by side on the blocks of an engine."""
+
+    def __init__(self, engine: Engine, total_weight: float, n_models: int, *, min_count: int = 1, everyone: bool = False) -> None:
+        self.engine = engine
+        self.total_weight = total_weight
+        self.n_models = n_models
+        self.min_count = min_count
+        # Fixed point: the sum of all gradients stays below 2^62, a loss may be a thousand times a gradient.
+        self.unit = 2.0 ** (61 - math.ceil(math.log2(total_weight)))
+        self.loss_unit = self.unit / 1024
+        self.terms: dict[Cross, Term] = {}
+        self.n_labels = engine.total(start, n_models, everyone)
+        self.add(INTERCEPT, Field("", "", 1, shares_rare=False), UNPENALISED)
+
+    def add(self, cross: Cross, field: Field, penalty: Penalty, weight: Floats | None = None) -> None:
+        """Put a field into the model, with weight zero or with the weights given (n_codes,) for every model."""
+        tied = np.zeros((field.n_codes, self.n_models), np.bool_)
+        if field.shares_rare and self.min_count > 1:
+            # Rarity is judged by the rows a model learns from, so that its left-out rows meet rare values as serving will.
+            tied[FIRST:] = self.engine.total(count, cross, field.n_codes)[FIRST:] < self.min_count
+        term = Term(field, penalty, np.zeros((field.n_codes, self.n_models)), tied)
+        self.terms[cross] = term
+        if weight is not None:
+            initial = np.where(tied, weight[RARE] if field.n_codes > RARE else 0.0, weight[:, None])
+            self.move(cross, initial)
+
+    def move(self, cross: Cross, delta: Floats) -> None:
+        """Change a field's weights, here and in the log-odds of the blocks."""
+        self.terms[cross].weight += delta
+        self.engine.each(shift, cross, delta)
+
+    def sums(self, cross: Cross) -> Ints:
+        """Gradient and curvature of every code of a field."""
+        return self.engine.total(shift_and_gather, None, None, cross, self.terms[cross].field.n_codes, self.unit)
+
+    def step(self, cross: Cross, sums: Ints, penalty: Penalty) -> tuple[Floats, float]:
+        """The change of weights these sums suggest, and the decrease of the loss it promises."""
+        term = self.terms[cross]
+        delta = np.empty_like(term.weight)
+        promised = kernels.step(sums, self.unit, term.weight, term.tied, penalty.l1, penalty.l2, term.field.width, delta)
+        return delta, promised
+
+    def sweep(self, crosses: Sequence[Cross] | None = None) -> float:
+        """One step for every field in turn; returns the decrease of the loss promised by the steps, per unit of weight."""
+        promised = 0.0
+        moved: Cross | None = None
+        delta: Floats | None = None
+        for cross in crosses or tuple(self.terms):
+            term = self.terms[cross]
+            sums = self.engine.total(shift_and_gather, moved, delta, cross, term.field.n_codes, self.unit)
+            delta, gain = self.step(cross, sums, term.penalty)
+            term.weight += delta
+            promised += gain
+            moved = cross
+        if moved is not None and delta is not None:
+            self.engine.each(shift, moved, delta)
+        return promised / self.total_weight / self.n_models
+
+    def converge(self, tolerance: float, max_sweeps: int = 1000) -> int:
+        """Sweep until a sweep promises less than ``tolerance`` a row; returns the number of sweeps."""
+        for sweep in range(1, max_sweeps + 1):
+            if self.sweep() < tolerance:
+                return sweep
+        return max_sweeps
+
+    def objective(self) -> Floats:
+        """Each model's penalised loss on the rows it learns from: what the sweeps bring down."""
+        loss = self.engine.total(losses, self.loss_unit)[:, 0] / self.loss_unit
+        for term in self.terms.values():
+            own = np.where(term.tied, 0.0, term.weight)  # a shared weight is penalised once
+            loss += term.penalty.l1 * np.abs(own).sum(axis=0) + term.penalty.l2 / 2 * (own**2).sum(axis=0)
+        return loss
+
+    def left_out_loss(self) -> float:
+        """Summed loss of the rows that judge."""
+        return float(self.engine.total(losses, self.loss_unit)[:, 1].sum()) / self.loss_unit
+
+    def try_penalties(self, cross: Cross, sums: Ints, penalties: Sequence[Penalty]) -> tuple[Floats, Floats]:
+        """Loss of the left-out rows after one step of the field under each penalty, and the steps, the last axis."""
+        deltas = np.stack([self.step(cross, sums, penalty)[0] for penalty in penalties], axis=2)
+        found = self.engine.total(try_shifts, cross, deltas, self.loss_unit) / self.loss_unit
+        return found, deltas
+
+    def judged(self) -> tuple[Floats, NDArray[np.uint8], Floats]:
+        """Log-odds, labels and weights of the rows that judge. Each fold's log-odds come from another model."""
+        parts = self.engine.each(left_out)
+        score, label, weight, _ = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.lexsort([weight, label, score])  # sums of floats must not depend on how rows are spread over blocks
+        return score[order], label[order], weight[order].astype(np.float64)
+
+    def mean_weights(self) -> Mapping[Cross, Floats]:
+        """The models' weights averaged: where a fit to all rows may begin."""
+        return {cross: term.weight.mean(axis=1) for cross, term in self.terms.items()}

@@ -1,0 +1,43 @@
+"""How good probabilities are: AUC, log-loss, accuracy, each with sample weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.options import Metric
+
+Floats = NDArray[np.float64]
+
+
+def auc(label: NDArray[Any], score: Floats, weight: Floats) -> float:
+    """Probability that a positive row scores above a negative one, ties counting half. NaN if a class is absent."""
+    order = np.argsort(score, kind="stable")
+    ranked, positive = score[order], label[order] == 1
+    up = np.where(positive, weight[order], 0.0)
+    down = np.where(positive, 0.0, weight[order])
+    first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])) if len(ranked) else np.empty(0, int)
+    if not len(first) or up.sum() == 0 or down.sum() == 0:
+        return float("nan")
+    ups, downs = np.add.reduceat(up, first), np.add.reduceat(down, first)
+    below = np.cumsum(downs) - downs
+    return float((ups * (below + downs / 2)).sum() / (ups.sum() * downs.sum()))
+
+
+def log_loss(label: NDArray[Any], score: Floats, weight: Floats) -> float:
+    """Mean logistic loss of log-odds."""
+    return float(np.average(np.logaddexp(0.0, np.where(label == 1, -score, score)), weights=weight))
+
+
+def accuracy(label: NDArray[Any], score: Floats, weight: Floats) -> float:
+    """Share of rows on the right side of log-odds 0."""
+    return float(np.average((score > 0) == (label == 1), weights=weight))
+
+
+def measure(metric: Metric, label: NDArray[Any], score: Floats, weight: Floats) -> float:
+    """The metric as something to maximise, of log-odds."""
+    if metric == "auc":
+        return auc(label, score, weight)
+    return -log_loss(label, score, weight) if metric == "log_loss" else accuracy(label, score, weight)

@@ -1,0 +1,1 @@
+"""Events -> somewhere. Observers watch and cannot steer."""

@@ -1,0 +1,103 @@
+"""Events -> the terminal: a live display on a terminal, plain lines elsewhere. Always stderr; stdout is for data."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO, Protocol
+
+from autocross.events import Event, FitFinished, Noticed, PhaseStarted, RuleApplied, StepDone
+
+
+class Observer(Protocol):
+    """Anything that is told of events."""
+
+    def __call__(self, event: Event) -> None: ...
+    def close(self) -> None: ...
+
+
+def line(event: Event, metric: str) -> str | None:
+    """An event in words; None if it is not worth a line."""
+    if isinstance(event, PhaseStarted):
+        return event.phase
+    if isinstance(event, StepDone):
+        return f"  {event.detail}" + ("" if event.score is None else f"   {metric} {event.score:.4f}")
+    if isinstance(event, RuleApplied):
+        return f"  {event.name}: {event.value} ({event.why})"
+    if isinstance(event, Noticed) and not event.warning:
+        return f"  {event.message}"
+    if isinstance(event, FitFinished):
+        score = "" if event.score is None else f", validation {metric} {event.score:.4f}"
+        return f"done: {event.n_rows:,} rows, {event.n_fields} fields, {event.n_crosses} crosses{score}"
+    return None
+
+
+class PlainLines:
+    """One line an event, with the seconds in front."""
+
+    def __init__(self, metric: str, stream: IO[str] | None = None) -> None:
+        self.metric = metric
+        self.stream = stream or sys.stderr
+
+    def __call__(self, event: Event) -> None:
+        text = line(event, self.metric)
+        if text is not None:
+            print(f"{event.seconds:7.1f}s  {text}", file=self.stream, flush=True)
+
+    def close(self) -> None:
+        pass
+
+
+class LiveDisplay:
+    """Phase, step, best score, elapsed and remaining time in one moving line; finished phases stay above it."""
+
+    def __init__(self, metric: str) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self.metric = metric
+        self.best: float | None = None
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[score]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self.progress.start()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, PhaseStarted):
+            self.finish_phase()
+            self.progress.add_task(event.phase, total=event.steps, score="")
+        elif isinstance(event, StepDone):
+            if event.score is not None:
+                self.best = event.score if self.best is None else max(self.best, event.score)
+            score = "" if self.best is None else f"best {self.metric} {self.best:.4f}"
+            self.progress.update(self.progress.task_ids[-1], completed=event.step, score=score)
+        else:
+            if isinstance(event, FitFinished):
+                self.finish_phase()
+            text = line(event, self.metric)
+            if text is not None:
+                self.progress.console.print(text.strip(), highlight=False, markup=False)
+
+    def finish_phase(self) -> None:
+        for task in self.progress.tasks:
+            self.progress.update(task.id, total=max(task.completed, 1), completed=max(task.completed, 1))
+
+    def close(self) -> None:
+        self.progress.stop()
+
+
+def display(metric: str) -> Observer:
+    """The display that fits stderr."""
+    return LiveDisplay(metric) if sys.stderr.isatty() else PlainLines(metric)

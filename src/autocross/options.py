@@ -1,0 +1,93 @@
+"""Every option of a fit: one list for the estimators, the command line and docs/options.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import Field as DataField
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args, get_type_hints
+
+from autocross.errors import OptionError
+
+EngineName = Literal["serial", "threads"]
+Metric = Literal["auc", "log_loss", "accuracy"]
+Bins = Literal["auto", "width", "quantile"]
+PenaltyMode = Literal["field", "shared"]
+Evaluation = Literal["auto", "holdout", "kfold"]
+Split = Literal["auto", "random", "time", "group"]
+
+
+def option(default: Any, help: str, *, at_least: float | None = None, at_most: float | None = None) -> Any:
+    """A field of `Options` with its sentence of help and its bounds."""
+    return field(default=default, metadata={"help": help, "at_least": at_least, "at_most": at_most})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a user may set; few ever need to. None leaves the choice to a rule that `autocross show` prints."""
+
+    types: Mapping[str, str] | None = option(
+        None,
+        "Kind of a column where the inferred one is wrong: categorical, numerical, time, ignore, "
+        "or multivalue (for text with its separator, as in multivalue:|).",
+    )
+    exclude: Sequence[str] | None = option(None, "Columns to leave out altogether.")
+    positive: Any = option(None, "The label that counts as yes; by default the larger of the two.")
+    metric: Metric = option("auc", "The score that is reported while fitting.")
+    max_crosses: int = option(
+        0, "Stop after this many crosses. 0 gives LR (base), the only choice in this version.", at_least=0, at_most=0
+    )
+    granularities: Sequence[int] | None = option(
+        None, "Numbers of bins for numerical columns; by default powers of ten up to a limit that grows with the rows."
+    )
+    bins: Bins = option("auto", "Bins of equal width, of equal counts (quantile), or both in competition (auto).")
+    min_count: int | None = option(
+        None, "A value seen in fewer training rows than this shares the code of rare values.", at_least=1
+    )
+    penalty: PenaltyMode = option("field", "One penalty for each field, or one shared by all.")
+    evaluation: Evaluation = option("auto", "Judge on one holdout of a fifth of the rows, or by five folds.")
+    split: Split = option("auto", "How rows are kept apart for judging: at random, by time, or by group.")
+    time: str | None = option(None, "Time column that orders the rows; folds are then whole periods.")
+    groups: str | None = option(None, "Column that says which rows belong together; folds are then whole groups.")
+    engine: EngineName = option("threads", "Where the work runs. The result is the same, to the bit.")
+    n_jobs: int | None = option(None, "Number of threads; by default one for each core.", at_least=1)
+    random_state: int = option(0, "Seed of the shuffle and of the folds.", at_least=0)
+    quiet: bool = option(False, "Show no progress.")
+    journal: str | None = option(None, "File to which every event of the fit is appended, one JSON object a line.")
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for entry in fields(self):
+            check(entry, hints[entry.name], getattr(self, entry.name))
+        for granularity in self.granularities or ():
+            if isinstance(granularity, bool) or not isinstance(granularity, int) or granularity < 2:
+                raise OptionError(f"Option granularities holds {granularity!r}. Give whole numbers of bins, 2 or more.")
+        if self.split == "group" and self.groups is None:
+            raise OptionError("Option split='group' needs groups=, the name of the column that holds the group.")
+
+
+def check(entry: DataField[Any], hint: Any, value: Any) -> None:
+    """Refuse a value that is not among the choices, not within the bounds, or of the wrong type."""
+    if entry.name == "positive" or (value is None and entry.default is None):
+        return
+    choices = get_args(hint)
+    if choices and all(isinstance(choice, str) for choice in choices):
+        if value not in choices:
+            raise OptionError(f"Option {entry.name}={value!r} is unknown. Choose one of: {', '.join(choices)}.")
+        return
+    low, high = entry.metadata["at_least"], entry.metadata["at_most"]
+    if low is not None:
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise OptionError(f"Option {entry.name}={value!r} is not a whole number.")
+        if value < low or (high is not None and value > high):
+            bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+            raise OptionError(f"Option {entry.name}={value!r} is out of range. Give a number {bounds}.")
+    elif entry.name in ("exclude", "granularities") and isinstance(value, str):
+        raise OptionError(f"Option {entry.name}={value!r} is one text. Give a list, as in [{value!r}].")
+    elif entry.name == "types" and not isinstance(value, Mapping):
+        raise OptionError(f"Option types={value!r} is not a mapping. Give column names and kinds, as in {{'zip': 'categorical'}}.")
+
+
+def all_options() -> tuple[DataField[Any], ...]:
+    """The options in the order in which help and documentation list them."""
+    return fields(Options)

@@ -1,0 +1,1 @@
+"""Chosen fields and crosses -> fast transform, saved in one file."""

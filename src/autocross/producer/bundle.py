@@ -1,0 +1,188 @@
+"""One file for a model: a safetensors file whose metadata holds a JSON manifest.
+
+Reading it runs no code. Everything in it is checked against everything else before it is believed: a damaged or forged
+file gives a BundleError, never a wrong score.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.encoding.discretize import Bins
+from autocross.encoding.encoder import ColumnEncoder, Encoder
+from autocross.encoding.timestamps import Calendar, parts_of
+from autocross.encoding.vocabulary import Vocabulary
+from autocross.errors import BundleError, FileError
+from autocross.producer.model import About, Model, Producer, Rule
+from autocross.table.atomic import replace_file
+from autocross.table.schema import KINDS, ColumnSchema
+from autocross.table.values import MIDNIGHT_1970
+
+FORMAT = 1
+KEY = "autocross"
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def save(model: Model, path: str | Path) -> None:
+    """Write the bundle; a former file of that name stays until the new one is complete."""
+    from safetensors.numpy import save as to_bytes
+
+    arrays: Arrays = {}
+    manifest = {
+        "format": FORMAT,
+        "schema": [asdict(column) for column in model.producer.encoder.schema],
+        "columns": [pack_column(at, one, arrays) for at, one in enumerate(model.producer.encoder.columns)],
+        "intercept": model.intercept,
+        "penalties": model.penalties,
+        "about": asdict(model.about),
+    }
+    for at, weight in enumerate(model.weights):
+        arrays[f"weight.{at}"] = weight
+    content = to_bytes(arrays, metadata={KEY: json.dumps(manifest)})
+    replace_file(Path(path), lambda stream: stream.write(content))
+
+
+def pack_column(at: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str, Any]:
+    """One column's encoder: small facts as JSON, long ones as arrays."""
+    name = encoder.column.name
+    if isinstance(encoder, Vocabulary):
+        arrays[f"text.{at}"] = np.frombuffer("".join(encoder.values).encode("utf-8", "surrogatepass"), np.uint8)
+        arrays[f"ends.{at}"] = np.cumsum([len(value) for value in encoder.values], dtype=np.int64)
+        return {"name": name, "coder": "vocabulary", "n_buckets": encoder.n_buckets, "width": encoder.width}
+    if isinstance(encoder, Bins):
+        for place, edges in enumerate(encoder.edges):
+            arrays[f"edges.{at}.{place}"] = edges
+        return {"name": name, "coder": "bins", "names": list(encoder.names)}
+    assert isinstance(encoder, Calendar)
+    return {"name": name, "coder": "calendar", "seen": {part: list(values) for part, values in encoder.seen.items()}}
+
+
+def read(path: str | Path) -> Model:
+    """The model of a bundle."""
+    from safetensors import SafetensorError, safe_open
+
+    if not Path(path).is_file():
+        raise FileError(f"There is no model file {str(path)!r}. Check the path.")
+    try:
+        with safe_open(str(path), framework="numpy") as stored:
+            text = (stored.metadata() or {}).get(KEY)
+            if text is None:
+                raise BundleError(f"{str(path)!r} is a safetensors file, but not a model of autocross.")
+            arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise FileError(f"Cannot read {str(path)!r}: {error.strerror or error}.") from error
+    except (SafetensorError, UnicodeDecodeError, OverflowError) as error:
+        raise BundleError(f"{str(path)!r} is no model of autocross, or damaged: {error}. Save or copy it again.") from error
+    try:
+        return unpack(json.loads(text), arrays)
+    except BundleError as error:
+        raise BundleError(f"Cannot load {str(path)!r}: {error}") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, OverflowError) as error:
+        raise BundleError(
+            f"Cannot load {str(path)!r}: its manifest is damaged ({type(error).__name__}: {error}). Save or copy it again."
+        ) from error
+
+
+def require(condition: bool, complaint: str) -> None:
+    """Stop at the first thing that cannot be true of a bundle of ours."""
+    if not condition:
+        raise BundleError(f"{complaint}. The file is damaged or was not written by autocross; save or copy it again.")
+
+
+def unpack(manifest: dict[str, Any], arrays: Arrays) -> Model:
+    """Manifest and arrays -> model, each part checked."""
+    require(isinstance(manifest, dict) and isinstance(manifest.get("format"), int), "it has no format number")
+    if manifest["format"] > FORMAT:
+        raise BundleError(
+            f"it has format {manifest['format']}, newer than the {FORMAT} this version reads. "
+            "Update autocross, or save it with this version."
+        )
+    schema = tuple(unpack_schema(entry) for entry in manifest["schema"])
+    by_name = {column.name: column for column in schema}
+    require(len(by_name) == len(schema), "two columns have the same name")
+    columns = []
+    for at, entry in enumerate(manifest["columns"]):
+        require(entry["name"] in by_name, f"column {entry['name']!r} is not in its schema")
+        columns.append(unpack_column(at, entry, by_name[entry["name"]], arrays))
+    producer = Producer(Encoder(schema, tuple(columns)))
+    weights = tuple(arrays[f"weight.{at}"] for at in range(len(producer.fields)))
+    for field, weight in zip(producer.fields, weights, strict=True):
+        require(
+            weight.dtype == np.float64 and weight.shape == (field.n_codes,),
+            f"field {field.name!r} has the wrong number of weights",
+        )
+        require(bool(np.isfinite(weight).all()), f"field {field.name!r} has a weight that is no number")
+    intercept = manifest["intercept"]
+    require(isinstance(intercept, float) and bool(np.isfinite(intercept)), "its intercept is no number")
+    penalties = tuple((float(l1), float(l2)) for l1, l2 in manifest["penalties"])
+    require(len(penalties) == len(weights), "it has the wrong number of penalties")
+    return Model(producer, intercept, weights, penalties, unpack_about(manifest["about"]))
+
+
+def unpack_schema(entry: dict[str, Any]) -> ColumnSchema:
+    column = ColumnSchema(**entry)
+    require(isinstance(column.name, str) and column.kind in KINDS, f"column {column.name!r} has no known kind")
+    require(column.separator is None or isinstance(column.separator, str), f"column {column.name!r} has no proper separator")
+    return column
+
+
+def unpack_column(at: int, entry: dict[str, Any], schema: ColumnSchema, arrays: Arrays) -> ColumnEncoder:
+    """One column's encoder."""
+    expected = {"vocabulary": ("categorical", "multivalue"), "bins": ("numerical",), "calendar": ("time",)}
+    require(schema.kind in expected.get(entry["coder"], ()), f"column {schema.name!r} is not coded as its kind asks")
+    if entry["coder"] == "vocabulary":
+        values = unpack_texts(schema.name, arrays[f"text.{at}"], arrays[f"ends.{at}"])
+        n_buckets, width = entry["n_buckets"], entry["width"]
+        require(
+            isinstance(n_buckets, int) and 0 <= n_buckets < 1 << 31,
+            f"column {schema.name!r} has no proper number of buckets",
+        )
+        require(isinstance(width, int) and width >= 1, f"column {schema.name!r} has no proper width")
+        return Vocabulary(schema, values, n_buckets, width)
+    if entry["coder"] == "bins":
+        edges = tuple(arrays[f"edges.{at}.{place}"] for place in range(len(entry["names"])))
+        for one in edges:
+            rising = one.dtype == np.float64 and one.ndim == 1 and bool(np.isfinite(one).all()) and bool((np.diff(one) > 0).all())
+            require(rising, f"column {schema.name!r} has edges that do not rise")
+        return Bins(schema, tuple(map(str, entry["names"])), edges)
+    seen = {part: tuple(int(value) for value in values) for part, values in entry["seen"].items()}
+    require(set(seen) <= set(parts_of(MIDNIGHT_1970)), f"column {schema.name!r} has an unknown calendar part")
+    for known in seen.values():
+        require(list(known) == sorted(set(known)), f"column {schema.name!r} has calendar values that do not rise")
+    return Calendar(schema, seen)
+
+
+def unpack_texts(name: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple[str, ...]:
+    """Texts stored end to end; ``ends`` counts characters."""
+    require(
+        content.dtype == np.uint8 and ends.dtype == np.int64 and ends.ndim == 1,
+        f"column {name!r} has no proper vocabulary",
+    )
+    text = content.tobytes().decode("utf-8", "surrogatepass")
+    bounds = [0, *ends.tolist()]
+    in_order = all(a <= b for a, b in pairwise(bounds)) and bounds[-1] == len(text)
+    require(in_order, f"column {name!r} has a vocabulary with impossible lengths")
+    values = tuple(text[a:b] for a, b in pairwise(bounds))
+    require(len(set(values)) == len(values), f"column {name!r} has a vocabulary with one value twice")
+    return values
+
+
+def unpack_about(entry: dict[str, Any]) -> About:
+    first, second = entry["classes"]
+    return About(
+        target=str(entry["target"]),
+        classes=(first, second),
+        metric=str(entry["metric"]),
+        score=None if entry["score"] is None else float(entry["score"]),
+        n_rows=int(entry["n_rows"]),
+        rules=tuple(Rule(**{key: str(value) for key, value in rule.items()}) for rule in entry["rules"]),
+        history=tuple(dict(record) for record in entry["history"]),
+    )

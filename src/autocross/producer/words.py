@@ -1,0 +1,61 @@
+"""A model in words: what `autocross show` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from autocross.producer.model import Model
+
+STRONGEST = 3
+
+
+def summary(model: Model) -> dict[str, Any]:
+    """Everything there is to know about a model, as JSON can hold it."""
+    encoder, about = model.producer.encoder, model.about
+    found = []
+    for at, field in enumerate(encoder.fields):
+        weight = model.weights[at]
+        order = np.argsort(-np.abs(weight), kind="stable")[:STRONGEST].tolist()
+        found.append(
+            {
+                "name": field.name,
+                "column": field.column,
+                "n_codes": field.n_codes,
+                "l1": model.penalties[at][0],
+                "l2": model.penalties[at][1],
+                "strongest": [[encoder.describe(at, code), float(weight[code])] for code in order],
+            }
+        )
+    return {
+        "target": about.target,
+        "negative": about.classes[0],
+        "positive": about.classes[1],
+        "n_rows": about.n_rows,
+        "metric": about.metric,
+        "validation_score": about.score,
+        "intercept": model.intercept,
+        "rules": [{"name": rule.name, "value": rule.value, "why": rule.why} for rule in about.rules],
+        "columns": [{"name": one.name, "kind": one.kind, "reason": one.reason} for one in encoder.schema],
+        "fields": found,
+        "crosses": [],
+    }
+
+
+def in_words(found: dict[str, Any]) -> str:
+    """The summary as a page of text."""
+    score = "" if found["validation_score"] is None else f", validation {found['metric']} {found['validation_score']:.4f}"
+    lines = [f"P({found['target']} = {found['positive']!r}), fitted to {found['n_rows']:,} rows{score}", "", "rules"]
+    lines += [f"  {rule['name']:14} {rule['value']} ({rule['why']})" for rule in found["rules"]]
+    lines += ["", "columns"]
+    lines += [f"  {column['kind']:12} {column['name']} ({column['reason']})" for column in found["columns"]]
+    lines += [
+        "",
+        f"fields, their penalty, and the values with the strongest weights (intercept {found['intercept']:+.3f})",
+    ]
+    for field in found["fields"]:
+        values = ", ".join(f"{value} {weight:+.2f}" for value, weight in field["strongest"])
+        l1 = f"l1 {field['l1']:g} " if field["l1"] else ""
+        lines.append(f"  {field['name']:28} {l1}l2 {field['l2']:<6g} {values}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Bundle -> scores. Starts without search, scikit-learn, Numba or a frame library."""

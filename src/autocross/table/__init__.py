@@ -1,0 +1,1 @@
+"""Outside rows -> typed columns."""

@@ -1,0 +1,151 @@
+"""A frame and a schema -> typed columns. What a column is was decided once; here it is only read that way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from autocross.errors import ColumnError, TableError
+from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
+from autocross.table.inference import known
+from autocross.table.schema import ColumnSchema, Schema
+from autocross.table.values import BOOLEAN_TEXTS, MISSING_TEXTS, text_of
+
+
+def typed(frame: pl.DataFrame, schema: Schema) -> Table:
+    """The columns the schema uses, each as its kind; others are not looked at, in any order."""
+    used = [column for column in schema if column.kind != "ignore"]
+    absent = [column.name for column in used if column.name not in frame.columns]
+    if absent:
+        raise TableError(
+            f"Column {absent[0]!r} is missing from the table"
+            f"{f' ({len(absent)} columns are)' if len(absent) > 1 else ''}. {known(frame.columns)}"
+        )
+    return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
+
+
+def typed_column(series: pl.Series, column: ColumnSchema) -> Column:
+    """One column as its kind."""
+    if column.kind == "numerical":
+        return NumberColumn(numbers(series))
+    if column.kind == "time":
+        return TimeColumn(moments(series))
+    if column.kind == "multivalue":
+        return lists(series, column.separator)
+    return texts(series, column.stored == "boolean")
+
+
+def refuse(series: pl.Series, bad: pl.Series, kind: str, way_out: str) -> ColumnError:
+    """The error for the first value that does not fit the column's kind."""
+    row = int(bad.arg_true()[0])
+    return ColumnError(f"Column {series.name!r} is {kind}, but row {row} holds {series[row]!r}. {way_out}")
+
+
+def numbers(series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Floats, NaN where missing."""
+    if series.dtype == pl.Duration:
+        series = series.dt.total_microseconds() / 1e6
+    elif series.dtype == pl.String or isinstance(series.dtype, (pl.Categorical, pl.Enum)):
+        text = series.cast(pl.String).str.strip_chars()
+        text = text.set(text.is_in(sorted(MISSING_TEXTS)), None)
+        parsed = text.cast(pl.Float64, strict=False)
+        bad = parsed.is_null() & text.is_not_null()
+        if bad.any():
+            raise refuse(
+                series,
+                bad,
+                "numerical",
+                f"Declare it categorical, types={{{series.name!r}: 'categorical'}}, or correct the value.",
+            )
+        series = parsed
+    elif not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
+        raise ColumnError(
+            f"Column {series.name!r} is numerical, but the table holds {series.dtype} there. "
+            "Give numbers, or declare its kind anew and fit again."
+        )
+    return series.cast(pl.Float64).fill_null(float("nan")).to_numpy().astype(np.float64, copy=False)
+
+
+def moments(series: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Microseconds of the wall clock since 1970, NO_TIME where missing."""
+    if series.dtype == pl.String:
+        text = series.str.strip_chars()
+        text = text.set(text.is_in(sorted(MISSING_TEXTS)), None)
+        # The wall clock is what the text says: a zone behind it is cut off, as scoring one row does.
+        bare = text.str.replace(r"(Z|[+-]\d{2}:?\d{2})$", "", literal=False).str.replace("T", " ", literal=True)
+        bare = pl.select(pl.when(text.str.len_chars() > 10).then(bare).otherwise(text)).to_series()
+        parsed = pl.select(
+            pl.coalesce(
+                bare.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us"),
+                bare.str.to_datetime("%Y-%m-%d %H:%M", strict=False, time_unit="us"),
+                bare.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us")),
+            )
+        ).to_series()
+        bad = parsed.is_null() & text.is_not_null()
+        if bad.any():
+            raise refuse(series, bad, "time", "Write dates as 2024-12-31 and times as 2024-12-31 23:59:59.")
+        series = parsed
+    elif series.dtype == pl.Time:
+        series = (series.cast(pl.Int64) // 1000).cast(pl.Datetime("us"))
+    elif isinstance(series.dtype, pl.Datetime):
+        series = series.dt.replace_time_zone(None)
+    elif series.dtype not in (pl.Date, pl.Null):
+        raise ColumnError(
+            f"Column {series.name!r} is time, but the table holds {series.dtype} there. "
+            "Give dates or times, or text as 2024-12-31 23:59:59."
+        )
+    micros = series.cast(pl.Datetime("us")).cast(pl.Int64).fill_null(int(NO_TIME))
+    return micros.to_numpy()
+
+
+def texts(series: pl.Series, boolean: bool = False) -> TextColumn:
+    """Distinct texts and their places."""
+    if isinstance(series.dtype, (pl.List, pl.Array, pl.Struct)):
+        raise ColumnError(f"Column {series.name!r} is categorical, but the table holds {series.dtype} there. Give one value a row.")
+    if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
+        series = series.cast(pl.String)
+    distinct = series.drop_nulls().unique()
+    values: list[str] = []
+    place: dict[str, int] = {}
+    places = np.empty(len(distinct), np.int32)
+    for at, value in enumerate(distinct.to_list()):
+        text = text_of(value)
+        if text is None:
+            places[at] = -1
+            continue
+        if boolean:
+            text = BOOLEAN_TEXTS.get(text, text)
+        if text not in place:
+            place[text] = len(values)
+            values.append(text)
+        places[at] = place[text]
+    if not len(distinct):
+        return TextColumn([], np.full(len(series), -1, np.int32))
+    index = series.replace_strict(distinct, pl.Series(places), default=-1, return_dtype=pl.Int32)
+    return TextColumn(values, index.fill_null(-1).to_numpy())
+
+
+def lists(series: pl.Series, separator: str | None) -> ListColumn:
+    """Distinct texts and the places of each row's own, every one once."""
+    if series.dtype == pl.String and separator is not None:
+        series = series.set(series.is_in(sorted(MISSING_TEXTS)), None).str.split(separator)
+        pieces = series.list.eval(pl.element().str.strip_chars())
+        series = pieces.list.eval(pl.element().filter(pl.element() != ""))
+    elif isinstance(series.dtype, pl.Array):
+        series = series.arr.to_list()
+    elif not isinstance(series.dtype, pl.List):
+        # One value a row is a list of one.
+        series = (
+            series.to_frame().select(pl.when(series.is_not_null()).then(pl.concat_list(series.name)).alias(series.name)).to_series()
+        )
+    rows = series.list.drop_nulls().list.unique(maintain_order=True)
+    sizes = rows.list.len().cast(pl.Int64)
+    flat = texts(rows.filter(sizes.fill_null(0) > 0).explode())
+    missing = rows.is_null().to_numpy()
+    n_codes = np.where(missing, 1, sizes.fill_null(0).to_numpy())
+    starts = np.concatenate([[0], np.cumsum(n_codes)]).astype(np.int64)
+    index = np.full(starts[-1], -1, np.int32)
+    index[~np.repeat(missing, n_codes)] = flat.index
+    return ListColumn(flat.values, index, starts)

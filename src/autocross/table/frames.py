@@ -1,0 +1,117 @@
+"""Any frame, array or path -> one polars frame. The frame libraries are at home in this room and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+import polars as pl
+
+from autocross.errors import TableError
+from autocross.table.files import read
+from autocross.table.values import text_of
+
+
+def to_polars(data: Any, as_text: Sequence[str] = ()) -> pl.DataFrame:
+    """The rows of a frame, a two-dimensional array or a path. ``as_text`` names columns a CSV must not parse."""
+    if isinstance(data, (str, Path)):
+        return read(Path(data), as_text)
+    if isinstance(data, pl.DataFrame):
+        return data
+    if isinstance(data, pl.LazyFrame):
+        return data.collect()
+    if hasattr(data, "columns") and not isinstance(data, np.ndarray):
+        return from_frame(data)
+    if hasattr(data, "column_names"):  # pyarrow's word for it
+        return from_arrow(data)
+    return from_array(data)
+
+
+def check_names(names: Sequence[Any]) -> list[str]:
+    """Column names as text; twice the same name is an error, because one of the two would be lost."""
+    texts = [str(name) for name in names]
+    twice = sorted({name for name in texts if texts.count(name) > 1}) if len(set(texts)) < len(texts) else []
+    if twice:
+        raise TableError(f"Column name {twice[0]!r} occurs {texts.count(twice[0])} times. Rename the columns.")
+    return texts
+
+
+def from_frame(data: Any) -> pl.DataFrame:
+    """Pandas, or whatever else narwhals reads."""
+    columns = data.columns
+    names = check_names(columns if isinstance(columns, (list, tuple)) else list(columns))
+    try:
+        frame = nw.from_native(data)
+    except TypeError:
+        raise TableError(
+            f"A {type(data).__module__}.{type(data).__name__} is no table. "
+            "Give a pandas, polars or pyarrow frame, or the path of a CSV or Parquet file."
+        ) from None
+    if isinstance(frame, nw.LazyFrame):
+        frame = frame.collect()
+    native = frame.to_native()
+    if isinstance(native, pl.DataFrame):
+        return native
+    if not frame.implementation.is_pandas_like():
+        return from_arrow(frame.to_arrow())
+    series = [from_pandas(nw.from_native(native.iloc[:, at], series_only=True)) for at in range(len(names))]
+    return pl.DataFrame(dict(zip(names, series, strict=True)))
+
+
+def from_arrow(data: Any) -> pl.DataFrame:
+    """A pyarrow table."""
+    check_names(data.column_names)
+    frame = pl.from_arrow(data)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def from_pandas(series: nw.Series[Any]) -> pl.Series:
+    """One pandas column, without pyarrow: native numbers go over as arrays, the rest value by value."""
+    native = series.to_native()
+    missing = series.is_null().to_numpy()
+    if isinstance(series.dtype, nw.Datetime):
+        moments = series.dt.replace_time_zone(None).to_numpy().astype("datetime64[us]")
+        return pl.Series(moments)
+    if isinstance(native.dtype, np.dtype) and native.dtype.kind in "iufb":
+        column = pl.Series(native.to_numpy())
+        return column.fill_nan(None) if native.dtype.kind == "f" else column
+    return from_values([None if gone else value for value, gone in zip(series.to_list(), missing, strict=True)])
+
+
+def from_values(values: list[Any]) -> pl.Series:
+    """Python values; where their types do not go together, their texts."""
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) > 1 and all(issubclass(kind, (int, float, np.number)) and kind is not bool for kind in kinds):
+        return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)
+    if len(kinds) <= 1 or all(issubclass(kind, (list, tuple, set, frozenset, np.ndarray)) for kind in kinds):
+        if kinds and issubclass(next(iter(kinds)), (tuple, set, frozenset, list, np.ndarray)):
+            values = [None if value is None else [text_of(entry) for entry in value] for value in values]
+        try:
+            return pl.Series(values, strict=True)
+        except (TypeError, OverflowError, pl.exceptions.PolarsError):
+            pass
+    return pl.Series([text_of(value) for value in values], dtype=pl.String)
+
+
+def from_array(data: Any) -> pl.DataFrame:
+    """A two-dimensional array; its columns are called x0, x1, ..."""
+    if hasattr(data, "toarray"):
+        raise TableError("Sparse input is not supported. Give a frame with one column a feature, or call .toarray().")
+    array = np.asarray(data)
+    if array.ndim != 2:
+        raise TableError(
+            f"Expected a table, got an array of {array.ndim} dimensions. "
+            "Reshape your data, for one column with array.reshape(-1, 1)."
+        )
+    if array.dtype.kind == "c":
+        raise TableError("Complex data not supported. Give real and imaginary parts as two columns.")
+    names = [f"x{at}" for at in range(array.shape[1])]
+    if array.dtype.kind in "iufb":
+        columns = [pl.Series(np.ascontiguousarray(array[:, at])) for at in range(array.shape[1])]
+    else:
+        columns = [from_values(list(array[:, at])) for at in range(array.shape[1])]
+    return pl.DataFrame(dict(zip(names, columns, strict=True)))

@@ -1,0 +1,73 @@
+"""The yes/no target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.errors import LabelError
+from autocross.table.values import text_of
+
+
+@dataclass(frozen=True)
+class Labels:
+    """``code`` is 1 where the label is the positive one; ``classes`` are the negative and the positive label."""
+
+    code: NDArray[np.uint8]
+    classes: tuple[Any, Any]
+
+
+def plain(value: Any) -> Any:
+    """A label as Python holds it, so that JSON can."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels:
+    """Two values -> 0 and 1; the positive one is the larger, or the one named."""
+    texts = [text_of(plain(value)) for value in values.tolist()] if values.dtype.kind in "OUSMm" else None
+    missing = np.array([text is None for text in texts]) if texts is not None else values != values
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise LabelError(
+            f"The target {name!r} is missing in {int(missing.sum())} rows, first in row {row} (a NaN or an empty cell). "
+            "Leave out rows without a label."
+        )
+    try:
+        distinct = np.unique(values)
+    except TypeError:
+        raise LabelError(f"The target {name!r} mixes types that cannot be ordered. Use one type for both labels.") from None
+    if len(distinct) < 2:
+        held = f"the one class {plain(distinct[0])!r}" if len(distinct) else "no value"
+        raise LabelError(f"The target {name!r} holds {held}, so there is nothing to learn. Give rows of two classes.")
+    if len(distinct) > 2:
+        shown = ", ".join(repr(plain(value)) for value in distinct[:3])
+        raise LabelError(
+            "Only binary classification is supported. The type of the target is multiclass. "
+            f"Target {name!r} holds {len(distinct)} values ({shown}, ...). Make it a yes/no column."
+        )
+    larger = distinct[1]
+    if positive is not None:
+        matching = [value for value in distinct if value == positive or text_of(plain(value)) == text_of(positive)]
+        if not matching:
+            raise LabelError(
+                f"Option positive={positive!r} is no label of {name!r}, "
+                f"which holds {plain(distinct[0])!r} and {plain(distinct[1])!r}."
+            )
+        larger = matching[0]
+    smaller = distinct[0] if larger == distinct[1] else distinct[1]
+    return Labels((values == larger).astype(np.uint8), (plain(smaller), plain(larger)))
+
+
+def match_labels(values: NDArray[Any], name: str, classes: tuple[Any, Any]) -> NDArray[np.uint8]:
+    """Labels of new rows by the classes of a model, whatever type they come in."""
+    texts = [text_of(plain(value)) for value in values.tolist()]
+    codes = {text_of(classes[0]): 0, text_of(classes[1]): 1}
+    for row, text in enumerate(texts):
+        if text not in codes:
+            raise LabelError(
+                f"The target {name!r} holds {plain(values[row])!r} in row {row}; the model knows {classes[0]!r} and {classes[1]!r}."
+            )
+    return np.array([codes[text] for text in texts], dtype=np.uint8)

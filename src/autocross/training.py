@@ -1,0 +1,286 @@
+"""From a table to a model: the whole of fit, step by step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from autocross import folds as splits
+from autocross.blocks import INTERCEPT, make_blocks
+from autocross.encoding import rules as encoding_rules
+from autocross.encoding.encoder import Encoder
+from autocross.encoding.rules import EncodingRules
+from autocross.engines import Engine, make_engine
+from autocross.errors import OptionError, TableError
+from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, StepDone
+from autocross.features import FieldCodes
+from autocross.folds import Folds
+from autocross.models import tuning
+from autocross.models.logistic import Penalty, Regression
+from autocross.models.metrics import measure
+from autocross.options import Options
+from autocross.producer.model import About, Model, Producer, Rule
+from autocross.search import granularity
+from autocross.table.coerce import texts, typed
+from autocross.table.columns import Table, TimeColumn
+from autocross.table.inference import infer, known
+from autocross.table.labels import Labels
+from autocross.table.schema import Schema
+
+FINAL = 1e-6  # a sweep of the final fit that promises less than this a row is the last
+FINAL_SWEEPS = 50
+LEAK = 0.02  # random folds that promise this much more AUC than blocked ones have seen the answer
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is learned from: the table, its labels, and how much each row counts."""
+
+    table: Table
+    labels: Labels
+    weight: NDArray[np.float32]
+    target: str
+
+    @property
+    def total_weight(self) -> float:
+        return float(self.weight.sum(dtype=np.float64))
+
+
+class Training:
+    """One fit: the options it runs under, and whom it tells."""
+
+    def __init__(self, options: Options, reporter: Reporter) -> None:
+        self.options = options
+        self.reporter = reporter
+        self.rules: list[Rule] = []
+        self.history: list[dict[str, Any]] = []
+
+    def rule(self, name: str, value: object, why: str) -> None:
+        """Note what a rule decided; `show` prints it."""
+        self.rules.append(Rule(name, str(value), why))
+        self.reporter.tell(RuleApplied, name=name, value=str(value), why=why)
+
+    # The steps, in order.
+
+    def fit(self, frame: pl.DataFrame, labels: Labels, weight: NDArray[np.float32], target: str) -> Model:
+        """Schema, codes, folds, granularities, penalties, and the final weights."""
+        self.reporter.tell(PhaseStarted, phase="reading columns", steps=2)
+        schema = self.decide_schema(frame)
+        rows = Rows(typed(frame, schema), labels, weight, target)
+        encoding = self.decide_encoding(rows.table.n_rows, schema)
+        encoder = Encoder.fit(schema, rows.table, encoding)
+        codes = encoder.encode(rows.table)
+        self.reporter.tell(
+            StepDone, phase="reading columns", step=2, detail=f"{len(codes)} fields of {len(encoder.columns)} columns"
+        )
+        folds = self.decide_folds(frame, rows.table)
+        with make_engine(self.options.engine, self.options.n_jobs) as engine:
+            self.place(engine, codes, rows, folds)
+            kept = self.keep_granularities(engine, encoder, rows, folds)
+            encoder, codes = encoder.keep(kept), [codes[at] for at in kept]
+            self.place(engine, codes, rows, folds)
+            regression = self.tune(engine, encoder, rows, folds, encoding.min_count)
+            score = self.score(regression)
+            self.look_for_leaks(engine, regression, codes, rows, folds, score)
+            penalties = {cross: term.penalty for cross, term in regression.terms.items()}
+            start = regression.mean_weights()
+            intercept, weights = self.final_weights(engine, encoder, rows, penalties, start)
+        return self.finish(encoder, intercept, weights, penalties, score, rows)
+
+    def refit(self, model: Model, rows: Rows) -> Model:
+        """New weights on new rows, for the same fields under the same penalties."""
+        encoder = model.producer.encoder
+        codes = encoder.encode(rows.table)
+        penalties = {(at,): Penalty(*pair) for at, pair in enumerate(model.penalties)}
+        start: dict[tuple[int, ...], NDArray[np.float64]] = {(at,): weight for at, weight in enumerate(model.weights)}
+        start[INTERCEPT] = np.array([model.intercept])
+        everyone = np.full(rows.table.n_rows, splits.ALL, np.uint8)
+        with make_engine(self.options.engine, self.options.n_jobs) as engine:
+            self.place(engine, codes, rows, Folds(everyone, 1, "none", "refit"))
+            intercept, weights = self.final_weights(engine, encoder, rows, penalties, start)
+        self.rules = list(model.about.rules)
+        return self.finish(encoder, intercept, weights, penalties, None, rows)
+
+    def decide_schema(self, frame: pl.DataFrame) -> Schema:
+        """A kind for every column; say which are left out."""
+        left_out = dict.fromkeys(self.options.exclude or (), "excluded")
+        if self.options.groups is not None:
+            left_out.setdefault(self.options.groups, "names the group of a row; new rows come from new groups")
+        schema = infer(frame, self.options.types or {}, left_out)
+        for column in schema:
+            if column.kind == "ignore" and column.name not in left_out and column.reason != "declared":
+                self.reporter.warn(
+                    f"Column {column.name!r} is left out: {column.reason}. To use it all the same, give it a kind, "
+                    f"as in types={{{column.name!r}: 'categorical'}}."
+                )
+            else:
+                self.reporter.notice(f"column {column.name!r} is {column.kind}: {column.reason}")
+        if all(column.kind == "ignore" for column in schema):
+            raise TableError("No column is left to learn from. Give columns that vary, or a kind for one of them by types=.")
+        return schema
+
+    def decide_encoding(self, n_rows: int, schema: Schema) -> EncodingRules:
+        """Rare values and granularities, by the user's word or by rule."""
+        options = self.options
+        n_numerical = sum(column.kind == "numerical" for column in schema)
+        min_count = options.min_count or encoding_rules.min_count(n_rows)
+        self.rule("min_count", min_count, "given" if options.min_count else f"rule for {n_rows:,} rows")
+        if options.granularities:
+            granularities, why = tuple(sorted(set(options.granularities))), "given"
+        else:
+            granularities = encoding_rules.granularities(n_rows, n_numerical, encoding_rules.machine_memory())
+            why = f"rule for {n_rows:,} rows and {n_numerical} numerical columns"
+        self.rule("granularities", ", ".join(map(str, granularities)), why)
+        return EncodingRules(min_count, granularities, options.bins != "quantile", options.bins != "width")
+
+    def decide_folds(self, frame: pl.DataFrame, table: Table) -> Folds:
+        """Which rows judge which model."""
+        options = self.options
+        times = {name: column for name, column in table.columns.items() if isinstance(column, TimeColumn)}
+        for word in ("time", "groups"):
+            name = getattr(options, word)
+            if name is not None and name not in frame.columns:
+                raise OptionError(f"Option {word}={name!r} names no column of the table. {known(frame.columns)}")
+        if options.time is not None and options.time not in times:
+            times[options.time] = self.as_time(frame, options.time)
+        if options.split == "time" and not times:
+            raise OptionError("Option split='time' needs a time column. Name it by time=, or declare its kind by types=.")
+        groups = None if options.groups is None else texts(frame[options.groups]).index.astype(np.int64)
+        holdout = splits.use_holdout(options.evaluation, table.n_rows)
+        folds = splits.choose(options.split, table.n_rows, options.random_state, holdout, groups, times, options.time)
+        judged_by = "holdout of a fifth" if holdout else f"{folds.n_models} folds"
+        self.rule("evaluation", judged_by, "given" if options.evaluation != "auto" else f"rule for {table.n_rows:,} rows")
+        self.rule("split", folds.kind, folds.why)
+        return folds
+
+    def as_time(self, frame: pl.DataFrame, name: str) -> TimeColumn:
+        """A column named by time= that is no feature, or no date: numbers order the rows just as well."""
+        series = frame[name]
+        if series.dtype.is_numeric():
+            return TimeColumn(series.rank("dense").fill_null(0).cast(pl.Int64).to_numpy())
+        (schema,) = infer(frame.select(name), {name: "time"}, {})
+        column = typed(frame, (schema,)).columns[name]
+        assert isinstance(column, TimeColumn)
+        return column
+
+    def place(self, engine: Engine, codes: list[FieldCodes], rows: Rows, folds: Folds) -> None:
+        """Hand the rows to the engine, a block for each worker."""
+        blocks = make_blocks(codes, rows.labels.code, rows.weight, folds.fold, self.options.random_state, engine.n_workers)
+        engine.place(blocks)
+
+    def keep_granularities(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds) -> list[int]:
+        """The fields of numerical columns that tell most, and all other fields."""
+        fields = encoder.fields
+        judged = [at for at, (column, _) in enumerate(encoder.places) if column.column.kind == "numerical"]
+        if not judged:
+            return list(range(len(fields)))
+        self.reporter.tell(PhaseStarted, phase="choosing granularities", steps=1)
+        gain = granularity.gains(engine, rows.total_weight, folds.n_models, fields, judged)
+        best = granularity.best_half(fields, gain)
+        detail = f"{len(best)} of {len(judged)} numerical fields kept"
+        self.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)
+        return sorted({*range(len(fields))} - {*judged} | {*best})
+
+    def tune(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds, min_count: int) -> Regression:
+        """A regression on all fields with its penalties chosen on the rows left out."""
+        phase, step = "tuning penalties", 0
+        shared = self.options.penalty == "shared"
+        at_most = len(tuning.GRID) + (len(tuning.L1_GRID) if shared else tuning.CYCLES)
+        self.reporter.tell(PhaseStarted, phase=phase, steps=at_most)
+        regression = Regression(engine, rows.total_weight, folds.n_models, min_count=min_count)
+
+        def report(detail: str) -> None:
+            nonlocal step
+            step += 1
+            self.reporter.tell(StepDone, phase=phase, step=step, detail=detail, score=self.score(regression))
+
+        for at, field in enumerate(encoder.fields):
+            regression.add((at,), field, Penalty())
+        best = tuning.tune_shared(regression, report, with_l1=shared)
+        if shared:
+            regression.converge(tuning.FINE, tuning.MAX_SWEEPS)
+            self.rule("penalty", f"l1 {best.l1:g}, l2 {best.l2:g} for every field", "best on the rows left out")
+        else:
+            tuning.tune_fields(regression, report)
+            self.rule(
+                "penalty",
+                "one l2 for each field",
+                f"best on the rows left out, grid {tuning.GRID[0]:g} to {tuning.GRID[-1]:g}",
+            )
+        self.history.append({"seconds": self.reporter.seconds, "crosses": 0, "score": self.score(regression)})
+        return regression
+
+    def score(self, regression: Regression) -> float:
+        """The validation score in the user's metric."""
+        score, label, weight = regression.judged()
+        return measure(self.options.metric, label, score, weight)
+
+    def look_for_leaks(
+        self, engine: Engine, regression: Regression, codes: list[FieldCodes], rows: Rows, folds: Folds, score: float
+    ) -> None:
+        """Compare with random folds where rows are kept apart by time or group: a large gap is a leak."""
+        if folds.kind == "random" or self.options.metric != "auc":
+            return
+        random = splits.by_row(rows.table.n_rows, self.options.random_state, folds.n_models == 1, "")
+        self.place(engine, codes, rows, random)
+        other = Regression(engine, rows.total_weight, random.n_models, min_count=regression.min_count)
+        for cross, term in regression.terms.items():
+            if cross != INTERCEPT:
+                other.add(cross, term.field, term.penalty)
+        other.converge(tuning.ROUGH, tuning.MAX_SWEEPS)
+        gap = self.score(other) - score
+        if gap > LEAK:
+            self.reporter.warn(
+                f"With random folds the AUC would look {gap:.3f} better than with folds by {folds.kind} ({score:.4f}): "
+                f"some columns tell which {'period' if folds.kind == 'time' else 'group'} a row is from. "
+                "The lower figure is the honest one for new rows."
+            )
+
+    def final_weights(
+        self, engine: Engine, encoder: Encoder, rows: Rows, penalties: Any, start: Any
+    ) -> tuple[float, list[NDArray[np.float64]]]:
+        """One model on all rows, from the weights already found."""
+        self.reporter.tell(PhaseStarted, phase="fitting all rows", steps=1)
+        regression = Regression(engine, rows.total_weight, 1, everyone=True)
+        regression.move(INTERCEPT, start[INTERCEPT][:, None])
+        for at, field in enumerate(encoder.fields):
+            regression.add((at,), field, penalties[(at,)], start[(at,)])
+        sweeps = regression.converge(FINAL, FINAL_SWEEPS)
+        self.reporter.tell(StepDone, phase="fitting all rows", step=1, detail=f"{sweeps} sweeps")
+        weights = [regression.terms[(at,)].weight[:, 0].copy() for at in range(len(encoder.fields))]
+        return float(regression.terms[INTERCEPT].weight[0, 0]), weights
+
+    def finish(
+        self,
+        encoder: Encoder,
+        intercept: float,
+        weights: list[NDArray[np.float64]],
+        penalties: Any,
+        score: float | None,
+        rows: Rows,
+    ) -> Model:
+        """The model with its record of where it comes from."""
+        clean = None if score is None or score != score else score
+        about = About(
+            rows.target,
+            rows.labels.classes,
+            self.options.metric,
+            clean,
+            rows.table.n_rows,
+            tuple(self.rules),
+            tuple(self.history),
+        )
+        self.reporter.tell(
+            FitFinished,
+            n_rows=rows.table.n_rows,
+            n_fields=len(weights),
+            n_crosses=0,
+            metric=self.options.metric,
+            score=clean,
+        )
+        pairs = tuple((penalties[(at,)].l1, penalties[(at,)].l2) for at in range(len(weights)))
+        return Model(Producer(encoder), intercept, tuple(weights), pairs, about)

@@ -20,13 +20,13 @@ INTERCEPT: Cross = ()
 
 @dataclass
 class Block:
-    """Some rows, kept where one worker is. ``offset`` is (n_rows, n_models), the log-odds of each model."""
+    """Some rows, kept where one worker is. ``odds`` is (n_rows, n_models), those of each model."""
 
     codes: dict[Cross, FieldCodes]
     label: NDArray[np.uint8]
     weight: NDArray[np.float32]
     fold: NDArray[np.uint8]
-    offset: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    odds: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def n_rows(self) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import asdict, fields, make_dataclass
 from dataclasses import field as dataclass_field
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 
 from cyclopts import App, CycloptsError, Parameter
 
@@ -34,8 +34,8 @@ OptionalOut = Annotated[
 ]
 
 
-def command_line_options() -> type:
-    """The options of a fit as a dataclass that cyclopts reads: one flag for each field of `Options`."""
+def command_line_options(names: Collection[str]) -> Any:
+    """Some options of a fit as a dataclass that cyclopts reads: one flag for each field of `Options`."""
     # A mapping, and lists, are given by repeating the flag; labels are text.
     shown = {
         "types": list[str] | None,
@@ -46,23 +46,29 @@ def command_line_options() -> type:
     renamed = {"types": "--type"}
     hints = get_type_hints(Options)
     entries = []
-    for entry in all_options():
+    for entry in (entry for entry in all_options() if entry.name in names):
         text = entry.metadata["help"] + (" Given as COL=KIND." if entry.name == "types" else "")
         flag = Parameter(name=renamed.get(entry.name), help=text)
         kind = shown.get(entry.name, hints[entry.name])
         entries.append((entry.name, Annotated[kind, flag], dataclass_field(default=entry.default)))
-    return make_dataclass("CommandLineOptions", entries, frozen=True)
+    return make_dataclass("CommandLineOptions", entries, frozen=True, namespace={"__module__": __name__})
 
 
-CommandLineOptions: Any = command_line_options()
-DEFAULTS = CommandLineOptions()
-GivenOptions = Annotated[CommandLineOptions, Parameter(name="*")]
+FitOptions = command_line_options([entry.name for entry in all_options()])
+RunOptions = command_line_options(["engine", "n_jobs", "random_state", "quiet", "journal"])
+FIT_DEFAULTS, RUN_DEFAULTS = FitOptions(), RunOptions()
+if TYPE_CHECKING:  # made at run time, which a type checker cannot follow
+    FitFlags: TypeAlias = Any
+    RunFlags: TypeAlias = Any
+else:
+    FitFlags = Annotated[FitOptions, Parameter(name="*")]
+    RunFlags = Annotated[RunOptions, Parameter(name="*")]
 
 
 def options_of(given: Any) -> Options:
     """The user's flags as options."""
     values = {entry.name: getattr(given, entry.name) for entry in fields(given)}
-    if values["types"] is not None:
+    if values.get("types") is not None:
         pairs = [text.partition("=") for text in values["types"]]
         for column, sign, kind in pairs:
             if not (column and sign and kind):
@@ -82,7 +88,7 @@ def fit(
     output: Out,
     weight: Weight = None,
     as_json: AsJson = False,
-    options: GivenOptions = DEFAULTS,
+    options: FitFlags = FIT_DEFAULTS,
 ) -> None:
     """Fit a model to a CSV or Parquet file, or a folder of Parquet files."""
     from autocross.estimator import AutoCrossClassifier
@@ -110,7 +116,7 @@ def refit(
     output: Out,
     target: Annotated[str | None, Parameter(help="Column of the label; by default that of the fit.")] = None,
     weight: Weight = None,
-    options: GivenOptions = DEFAULTS,
+    options: RunFlags = RUN_DEFAULTS,
 ) -> None:
     """Learn new weights for the same fields and crosses on new rows."""
     from autocross import estimator

@@ -12,7 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils import ClassifierTags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -33,6 +35,8 @@ from autocross.table.labels import Labels, match_labels, read_labels
 from autocross.training import Rows, Training
 
 Output = Literal["csr", "codes", "frame"]
+
+MOST_WEIGHT = 1e38  # what 32 bits hold
 
 
 class _Fitted(BaseEstimator):  # type: ignore[misc]
@@ -84,41 +88,44 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         with observed(self._options()) as (options, reporter):
-            frame, target, weight_name = take_target(X, y, sample_weight, options.types or {})
-            features = frame.drop([name for name in (target, weight_name) if name in frame.columns and isinstance(y, str)])
-            labels = read_labels(label_values(frame, y), target, options.positive)
-            weight = weight_values(frame, sample_weight, len(labels.code))
-            check_rows(features, labels)
-            self.n_features_in_ = features.width
-            if has_names(X):
-                self.feature_names_in_ = np.array(features.columns, dtype=object)
-            self.model_ = Training(options, reporter).fit(features, labels, weight, target)
-        self.history_ = self.model_.about.history
+            features, values, weight, target = learnable(X, y, sample_weight, options.types or {})
+            labels = read_labels(values, target, options.positive)
+            model = Training(options, reporter).fit(features, labels, weight, target)
+        self.n_features_in_ = features.width
+        self.__dict__.pop("feature_names_in_", None)  # an earlier fit may have had names
+        if has_names(X):
+            self.feature_names_in_ = np.array(features.columns, dtype=object)
+        self._keep(model)
+        self.history_ = model.about.history
         self.crosses_: tuple[Any, ...] = ()
 
-    def _scorer(self) -> Scorer:
-        check_is_fitted(self, "model_")
-        if "scorer_" not in self.__dict__:
-            self.scorer_ = Scorer(self.model_)
-        return self.scorer_
+    def _keep(self, model: Model) -> None:
+        """Take over a model, and what scores with it: scoring itself changes nothing here."""
+        self.model_ = model
+        self.scorer_ = Scorer(model)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "scorer_"}  # built again on first use
+        return {name: value for name, value in state.items() if name != "scorer_"}  # it follows from the model
 
-    def _check_width(self, X: Any) -> Any:
-        """Rows without column names must have as many columns as in fit."""
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "model_" in state:
+            self._keep(state["model_"])
+
+    def _rows(self, X: Any) -> Any:
+        """Rows to score. Those without column names have the columns of fit, in its order."""
         check_is_fitted(self, "model_")
-        if isinstance(X, (list, tuple, np.ndarray)) and not has_names(X):
-            array = np.asarray(X)
-            if array.ndim == 2 and array.shape[1] != self.n_features_in_:
-                raise TableError(
-                    f"X has {array.shape[1]} features, but {type(self).__name__} "
-                    f"is expecting {self.n_features_in_} features as input."
-                )
-            if hasattr(self, "feature_names_in_") and array.ndim == 2:
-                return pl.DataFrame({name: array[:, at] for at, name in enumerate(self.feature_names_in_)}, strict=False)
-        return X
+        if has_names(X):
+            return X
+        frame = to_polars(X)
+        if frame.width != self.n_features_in_:
+            raise TableError(
+                f"X has {frame.width} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input."
+            )
+        if hasattr(self, "feature_names_in_"):
+            frame.columns = self.feature_names_in_.tolist()
+        return frame
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -153,9 +160,9 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
 
         By default csr, and a frame after ``set_output(transform="pandas")`` or ``"polars"``.
         """
-        X = self._check_width(X)
-        producer = self._scorer().model.producer
-        codes = producer.codes(typed(to_polars(X, text_columns(self.model_)), producer.encoder.schema))
+        rows = self._rows(X)
+        producer = self.model_.producer
+        codes = producer.codes(typed(to_polars(rows, text_columns(self.model_)), producer.encoder.schema))
         output = output or ("frame" if self._wants_frame() else "csr")
         if output == "csr":
             return one_hot(codes, [field.n_codes for field in producer.fields])
@@ -171,20 +178,30 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
         return in_style_of(X, pl.DataFrame(producer.readable(codes)), self._wants_frame())
 
     def _wants_frame(self) -> str | None:
-        """The frame library asked for by set_output, if any."""
-        from sklearn.utils._set_output import _get_output_config
-
-        wanted: str = _get_output_config("transform", self)["dense"]
+        """The frame library asked for by set_output, here or for all of scikit-learn, if any."""
+        everywhere = get_config()["transform_output"]
+        wanted: str = getattr(self, "_sklearn_output_config", {}).get("transform", everywhere)
         return None if wanted == "default" else wanted
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the columns that ``transform`` returns."""
-        producer = self._scorer().model.producer
+        """Names of the columns that ``transform`` returns. ``input_features`` must be the columns of fit, if given."""
+        check_is_fitted(self, "model_")
+        if input_features is not None:
+            self._check_input_features(list(input_features))
+        producer = self.model_.producer
         return np.array(producer.names if self._wants_frame() else producer.value_names(), dtype=object)
+
+    def _check_input_features(self, names: list[Any]) -> None:
+        if len(names) != self.n_features_in_:
+            raise TableError(
+                f"input_features should have length equal to the number of columns in fit, {self.n_features_in_}, not {len(names)}."
+            )
+        if hasattr(self, "feature_names_in_") and names != self.feature_names_in_.tolist():
+            raise TableError("input_features is not equal to feature_names_in_, the columns of fit. Leave it out.")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.requires_fit = True
+        tags.classifier_tags = ClassifierTags(multi_class=False)  # no classifier, but its labels are of two kinds too
         return tags
 
 
@@ -209,28 +226,31 @@ class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
         """New weights for the same fields and crosses, on new rows."""
         check_is_fitted(self, "model_")
         with observed(self._options()) as (options, reporter):
-            self.model_ = refit(self.model_, X, y, sample_weight, options, reporter)
-        self.__dict__.pop("scorer_", None)
+            self._keep(refit(self.model_, self._rows(X), y, sample_weight, options, reporter))
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the larger label."""
-        log_odds = self._scorer().log_odds(self._check_width(X))
+        rows = self._rows(X)
+        log_odds = self.scorer_.log_odds(rows)
         return log_odds if self.model_.about.classes[1] == self.classes_[1] else -log_odds
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities, one column for each of ``classes_``."""
-        positive = self._scorer().score(self._check_width(X))
+        rows = self._rows(X)
+        positive = self.scorer_.score(rows)
         columns = (1 - positive, positive) if self.model_.about.classes[1] == self.classes_[1] else (positive, 1 - positive)
         return np.stack(columns, axis=1)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The more probable label."""
-        return self.classes_[(self.decision_function(X) > 0).astype(int)]  # type: ignore[no-any-return]
+        is_larger = self.decision_function(X) > 0
+        return self.classes_[is_larger.astype(int)]  # type: ignore[no-any-return]
 
     def explain(self, row: Mapping[str, Any]) -> Explanation:
         """The contribution of every field to one row's log-odds."""
-        return self._scorer().explain_one(row)
+        check_is_fitted(self, "model_")
+        return self.scorer_.explain_one(row)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -240,14 +260,11 @@ class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
 
 def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, reporter: Reporter) -> Model:
     """New weights for a model's fields on new rows."""
-    frame, target, _ = take_target(X, y, sample_weight, {}, text_columns(model))
-    label = match_labels(label_values(frame, y), target, model.about.classes)
-    weight = weight_values(frame, sample_weight, len(label))
+    features, values, weight, target = learnable(X, y, sample_weight, {}, text_columns(model))
+    label = match_labels(values, target, model.about.classes)
     if label.min() == label.max():
         raise LabelError(f"The target {target!r} holds one class only, so there is nothing to learn. Give rows of both classes.")
-    table = typed(frame, model.producer.encoder.schema)
-    if table.n_rows != len(label):
-        raise TableError(f"The table has {table.n_rows} rows, but there are {len(label)} labels. Give one label a row.")
+    table = typed(features, model.producer.encoder.schema)
     return Training(options, reporter).refit(model, Rows(table, Labels(label, model.about.classes), weight, target))
 
 
@@ -272,6 +289,21 @@ def observed(options: Options) -> Iterator[tuple[Options, Reporter]]:
 def text_columns(model: Model) -> list[str]:
     """Columns that a CSV reader must leave as text, as they were in training."""
     return [column.name for column in model.producer.encoder.schema if column.stored == "text"]
+
+
+def learnable(
+    X: Any, y: Any, sample_weight: Any, types: Mapping[str, str], as_text: Sequence[str] = ()
+) -> tuple[pl.DataFrame, NDArray[Any], NDArray[np.float32], str]:
+    """Features, labels and weights of the rows that count, and the name of the target."""
+    frame, target, _ = take_target(X, y, sample_weight, types, as_text)
+    features = frame.drop({name for name in (y, sample_weight) if isinstance(name, str)})
+    values = label_values(frame, y)
+    weight = weight_values(frame, sample_weight, len(values))
+    check_rows(features, len(values))
+    counts = weight > 0
+    if not counts.all():  # a row that counts nothing must leave no trace, in the vocabulary neither
+        features, values, weight = features.filter(counts), values[counts], weight[counts]
+    return features, values, weight, target
 
 
 def take_target(
@@ -318,26 +350,26 @@ def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int) -> NDArr
     weight = np.asarray(values, dtype=np.float64)
     if weight.shape != (n_rows,):
         raise TableError(f"Sample weights have shape {weight.shape}, but there are {n_rows} rows. Give one weight a row.")
-    bad = ~np.isfinite(weight) | (weight < 0)
+    bad = ~((weight >= 0) & (weight <= MOST_WEIGHT))
     if bad.any():
         row = int(np.argmax(bad))
-        raise TableError(f"Sample weight {weight[row]} in row {row} is no weight. Give numbers of 0 or more.")
+        raise TableError(f"Sample weight {weight[row]} in row {row} is no weight. Give numbers from 0 to {MOST_WEIGHT:g}.")
     if weight.sum() <= 0:
-        raise TableError("All sample weights are 0, so no row counts. Give a weight above 0 to some rows.")
+        raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
     return weight.astype(np.float32)
 
 
-def check_rows(features: pl.DataFrame, labels: Labels) -> None:
+def check_rows(features: pl.DataFrame, n_labels: int) -> None:
     """A table that can be learned from."""
-    if features.height != len(labels.code):
-        raise TableError(f"The table has {features.height} rows, but there are {len(labels.code)} labels. Give one label a row.")
+    if features.height != n_labels:
+        raise TableError(f"The table has {features.height} rows, but there are {n_labels} labels. Give one label a row.")
     if features.width == 0:
         raise TableError("The table has no column beside the target: 0 feature(s). Give at least one feature column.")
 
 
 def has_names(X: Any) -> bool:
     """Whether the rows come with column names."""
-    return isinstance(X, (str, Path)) or hasattr(X, "columns") or hasattr(X, "column_names")
+    return isinstance(X, (str, Path, pl.LazyFrame)) or hasattr(X, "columns") or hasattr(X, "column_names")
 
 
 def one_hot(codes: Sequence[FieldCodes], sizes: Sequence[int]) -> csr_matrix:

@@ -19,7 +19,7 @@ ALL = 255
 N_FOLDS = 5
 KFOLD_ROWS = 250_000  # up to here five folds are affordable; beyond, one holdout is precise enough
 FEWEST_PERIODS = 20
-PERIODS = {"week": 7 * 86_400_000_000, "day": 86_400_000_000, "hour": 3_600_000_000}
+PERIODS = {"weeks": 7 * 86_400_000_000, "days": 86_400_000_000, "hours": 3_600_000_000}
 MONDAY = 4 * 86_400_000_000  # weeks begin on Monday; 1970 began on a Thursday
 
 
@@ -64,7 +64,7 @@ def event_time(times: Mapping[str, TimeColumn], time: str | None, asked: bool) -
     """The column that says when a row happened, and why it is taken for that.
 
     A date of birth is a time too. Rows of an event log come in the order of their time, or nearly every row has a
-    moment of its own; one of the two must hold for a column that nobody named.
+    moment of its own, down to the time of day; one of the two must hold for a column that nobody named.
     """
     if time is not None:
         return time, f"time column {time!r} was named"
@@ -77,7 +77,7 @@ def event_time(times: Mapping[str, TimeColumn], time: str | None, asked: bool) -
         return name, f"{name!r} is the only time column"
     if len(steps) and max((steps >= 0).mean(), (steps <= 0).mean()) >= 0.99:
         return name, f"rows come in the order of {name!r}"
-    if len(micros) and len(np.unique(micros)) > len(micros) / 2:
+    if len(np.unique(micros)) > len(micros) / 2 and (micros % PERIODS["days"] != 0).mean() > 0.5:
         return name, f"{name!r} varies from row to row"
     return None, f"{name!r} neither orders the rows nor varies from row to row, so it is no event's time"
 
@@ -86,7 +86,7 @@ def mix(seed: int, numbers: NDArray[Any]) -> NDArray[np.uint64]:
     """A hash of the seed and each number (SplitMix64's finaliser), the same on every machine.
 
     >>> mix(0, np.arange(2)).tolist()
-    [16294208416658607535, 7960286522194355700]
+    [16294208416658607535, 10451216379200822465]
     """
     with np.errstate(over="ignore"):
         z = numbers.astype(np.uint64) + np.uint64((0x9E3779B97F4A7C15 * (seed + 1)) & 0xFFFFFFFFFFFFFFFF)
@@ -119,12 +119,12 @@ def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     name, period = periods(micros)
     if not holdout:
         folds = by_group(period, seed, holdout, why)
-        return Folds(folds.fold, folds.n_models, "time", f"{why}; folds of whole {name}s")
+        return Folds(folds.fold, folds.n_models, "time", f"{why}; folds of whole {name}")
     values, counts = np.unique(period, return_counts=True)
     later = np.cumsum(counts[::-1])[::-1]  # rows in this period or after it
     held = values[later <= max(len(micros) / N_FOLDS, later[-1])]
     fold = np.where(np.isin(period, held), 0, ALL).astype(np.uint8)
-    return Folds(fold, 1, "time", f"{why}; the last {name}s are the holdout")
+    return Folds(fold, 1, "time", f"{why}; the last {name} are the holdout")
 
 
 def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:
@@ -135,7 +135,7 @@ def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:
             return name, period
     _, rank = np.unique(micros, return_inverse=True)
     below = np.cumsum(np.bincount(rank)) - 1
-    return "stretch", (below * FEWEST_PERIODS // len(micros))[rank]
+    return "stretches", (below * FEWEST_PERIODS // len(micros))[rank]
 
 
 def judged(fold: NDArray[np.uint8], n_folds: int, holdout: bool, kind: str, why: str) -> Folds:

@@ -33,7 +33,7 @@ from autocross.table.schema import Schema
 
 FINAL = 1e-6  # a sweep of the final fit that promises less than this a row is the last
 FINAL_SWEEPS = 50
-LEAK = 0.02  # random folds that promise this much more AUC than blocked ones have seen the answer
+LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,8 @@ class Training:
                 other.add(cross, term.field, term.penalty)
         other.converge(tuning.ROUGH, tuning.MAX_SWEEPS)
         gap = self.score(other) - score
-        if gap > LEAK:
+        n_rarer = min(np.bincount(rows.labels.code, minlength=2))
+        if gap > max(LEAK, 2 * (score * (1 - score) / n_rarer) ** 0.5):  # two standard errors of the AUC, roughly
             self.reporter.warn(
                 f"With random folds the AUC would look {gap:.3f} better than with folds by {folds.kind} ({score:.4f}): "
                 f"some columns tell which {'period' if folds.kind == 'time' else 'group'} a row is from. "

@@ -19,7 +19,7 @@ from autocross.encoding.rules import EncodingRules
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
 from autocross.table.columns import ListColumn, TextColumn
 from autocross.table.schema import ColumnSchema
-from autocross.table.values import BOOLEAN_TEXTS, MISSING_TEXTS, text_of
+from autocross.table.values import MISSING_TEXTS, is_missing, stored_text, text_of
 
 
 def bucket_of(text: str, n_buckets: int) -> int:
@@ -90,10 +90,7 @@ class Vocabulary:
             return (self.encode_entries(value),)
         if type(value) is str and value in self.code:
             return (self.code[value],)
-        text = text_of(value)
-        if text is not None and self.column.stored == "boolean":
-            text = BOOLEAN_TEXTS.get(text, text)
-        return (self.code_of(text),)
+        return (self.code_of(stored_text(value, self.column.stored)),)
 
     def encode_entries(self, value: Any) -> tuple[int, ...]:
         texts = entries_of(value, self.column.separator)
@@ -117,12 +114,12 @@ class Vocabulary:
 
 def entries_of(value: Any, separator: str | None) -> list[str] | None:
     """The texts of a multi-value cell; None where the whole cell is missing."""
-    if value is None or (isinstance(value, float) and value != value):
+    if is_missing(value):
         return None
     if isinstance(value, str):
         if value in MISSING_TEXTS:
             return None
-        return [piece for piece in map(str.strip, value.split(separator)) if piece] if separator else [value]
+        return [piece for piece in map(str.strip, value.split(separator)) if piece not in MISSING_TEXTS] if separator else [value]
     entries: Iterable[Any] = value if isinstance(value, Iterable) else [value]
     return [text for text in map(text_of, entries) if text is not None]
 

@@ -5,11 +5,12 @@ starts : int64 (n_rows + 1,)                 ragged twin: row r holds codes[star
 label  : uint8 (n_rows,)                     0 or 1
 weight : float32 (n_rows,)                   the row's sample weight
 fold   : uint8 (n_rows,)                     the model that must not learn from this row
-offset : float64 (n_rows, n_models)          log-odds of each model
+odds   : float64 (n_rows, n_models)          p / (1 - p) of each model
 sums   : int64 (n_codes, n_models, 2)        gradient and curvature in fixed point, `unit` to the whole
 
 Model k learns from the rows whose fold is not k and is judged on those whose fold is k. Fixed point makes
-addition associative: however rows are spread over blocks and threads, the sums are the same to the bit.
+addition associative: however rows are spread over blocks and threads, the sums are the same to the bit. Odds instead of
+log-odds, because a change of weights multiplies them: exp is taken once a code, not once a row.
 """
 
 from __future__ import annotations
@@ -27,108 +28,106 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-@kernel
-def sigmoid(z: float) -> float:
-    """Probability for a log-odds. A choice of value, not of path: the sign is a coin toss to the branch predictor."""
-    e = math.exp(-abs(z))
-    return (1.0 if z >= 0.0 else e) / (1.0 + e)
+FARTHEST = 50.0  # no weight goes beyond: the probability is 0 or 1 to the last bit, and odds must not overflow
 
 
 @kernel
-def row_loss(z: float, y: int) -> float:
-    """Logistic loss of one row, safe at both ends."""
-    margin = z if y == 1 else -z
-    return math.log1p(math.exp(-abs(margin))) + max(-margin, 0.0)
-
-
-@kernel
-def add_row(sums: Ints, code: int, row: int, label: Any, weight: Any, fold: Any, offset: Floats, unit: float) -> None:
+def add_row(sums: Ints, code: int, row: int, label: Any, weight: Any, fold: Any, odds: Floats, unit: float) -> None:
     """Add one row's gradient and curvature to one code, for every model that learns from the row."""
     y = float(label[row])
     scaled = weight[row] * unit
-    for k in range(offset.shape[1]):
+    for k in range(odds.shape[1]):
         if k != fold[row]:
-            p = sigmoid(offset[row, k])
+            q = 1.0 / (1.0 + odds[row, k])
+            p = odds[row, k] * q
             sums[code, k, 0] += np.int64(scaled * (p - y))
-            sums[code, k, 1] += np.int64(scaled * (p * (1.0 - p)))
+            sums[code, k, 1] += np.int64(scaled * (p * q))
 
 
 @kernel
-def gather(codes: Codes, label: Any, weight: Any, fold: Any, offset: Floats, unit: float, sums: Ints) -> None:
+def gather(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
     """Add each row's gradient and curvature to its code."""
     for row in range(codes.shape[0]):
-        add_row(sums, codes[row], row, label, weight, fold, offset, unit)
+        add_row(sums, codes[row], row, label, weight, fold, odds, unit)
 
 
 @kernel
-def gather_ragged(codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any, offset: Floats, unit: float, sums: Ints) -> None:
+def gather_ragged(codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
     """`gather` for a field with any number of codes a row."""
     for row in range(starts.shape[0] - 1):
         for at in range(starts[row], starts[row + 1]):
-            add_row(sums, codes[at], row, label, weight, fold, offset, unit)
+            add_row(sums, codes[at], row, label, weight, fold, odds, unit)
 
 
 @kernel
-def shift(codes: Codes, delta: Floats, offset: Floats) -> None:
-    """Add a change of the field's weights, (n_codes, n_models), to the log-odds of every row."""
+def scale(codes: Codes, factor: Floats, odds: Floats) -> None:
+    """Apply a change of the field's weights, given as exp(change) (n_codes, n_models), to the odds of every row."""
     for row in range(codes.shape[0]):
         code = codes[row]
-        for k in range(offset.shape[1]):
-            offset[row, k] += delta[code, k]
+        for k in range(odds.shape[1]):
+            odds[row, k] *= factor[code, k]
 
 
 @kernel
-def shift_ragged(codes: Codes, starts: Ints, delta: Floats, offset: Floats) -> None:
-    """`shift` for a field with any number of codes a row."""
+def scale_ragged(codes: Codes, starts: Ints, factor: Floats, odds: Floats) -> None:
+    """`scale` for a field with any number of codes a row."""
     for row in range(starts.shape[0] - 1):
         for at in range(starts[row], starts[row + 1]):
             code = codes[at]
-            for k in range(offset.shape[1]):
-                offset[row, k] += delta[code, k]
+            for k in range(odds.shape[1]):
+                odds[row, k] *= factor[code, k]
 
 
 @kernel
-def try_shifts(codes: Codes, label: Any, weight: Any, fold: Any, offset: Floats, deltas: Floats, unit: float, losses: Ints) -> None:
+def row_loss(odds: float, y: int) -> float:
+    """Logistic loss of one row."""
+    return math.log1p(1.0 / odds if y == 1 else odds)
+
+
+@kernel
+def try_scales(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, factors: Floats, unit: float, losses: Ints) -> None:
     """Loss on the left-out rows for each of several changes of the field's weights, (n_codes, n_models, n_tries)."""
     for row in range(codes.shape[0]):
         k = fold[row]
-        if k < offset.shape[1]:
+        if k < odds.shape[1]:
             scaled = weight[row] * unit
             for t in range(losses.shape[0]):
-                losses[t] += np.int64(scaled * row_loss(offset[row, k] + deltas[codes[row], k, t], label[row]))
+                losses[t] += np.int64(
+                    scaled * row_loss(odds[row, k] * factors[codes[row], k, t], label[row])
+                )
 
 
 @kernel
-def try_shifts_ragged(
+def try_scales_ragged(
     codes: Codes,
     starts: Ints,
     label: Any,
     weight: Any,
     fold: Any,
-    offset: Floats,
-    deltas: Floats,
+    odds: Floats,
+    factors: Floats,
     unit: float,
     losses: Ints,
 ) -> None:
-    """`try_shifts` for a field with any number of codes a row."""
+    """`try_scales` for a field with any number of codes a row."""
     for row in range(starts.shape[0] - 1):
         k = fold[row]
-        if k < offset.shape[1]:
+        if k < odds.shape[1]:
             scaled = weight[row] * unit
             for t in range(losses.shape[0]):
-                z = offset[row, k]
+                o = odds[row, k]
                 for at in range(starts[row], starts[row + 1]):
-                    z += deltas[codes[at], k, t]
-                losses[t] += np.int64(scaled * row_loss(z, label[row]))
+                    o *= factors[codes[at], k, t]
+                losses[t] += np.int64(scaled * row_loss(o, label[row]))
 
 
 @kernel
-def total_loss(label: Any, weight: Any, fold: Any, offset: Floats, unit: float, losses: Ints) -> None:
+def total_loss(label: Any, weight: Any, fold: Any, odds: Floats, unit: float, losses: Ints) -> None:
     """Loss of every model: on the rows it learned from, losses[k, 0], and on the rows left out, losses[k, 1]."""
     for row in range(label.shape[0]):
         scaled = weight[row] * unit
-        for k in range(offset.shape[1]):
-            losses[k, 1 if k == fold[row] else 0] += np.int64(scaled * row_loss(offset[row, k], label[row]))
+        for k in range(odds.shape[1]):
+            losses[k, 1 if k == fold[row] else 0] += np.int64(scaled * row_loss(odds[row, k], label[row]))
 
 
 @kernel
@@ -176,6 +175,7 @@ def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: floa
                 h += shared_h
             g += l2 * weight[code, k]
             move = best_move(g, h + l2 / width, l1, width * weight[code, k]) / width
+            move = min(max(weight[code, k] + move, -FARTHEST), FARTHEST) - weight[code, k]
             delta[code, k] = move
             promised += abs(g * move)
         for code in range(weight.shape[0]):

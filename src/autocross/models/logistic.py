@@ -39,8 +39,8 @@ UNPENALISED = Penalty(0.0, 0.0)
 
 
 def start(block: Block, n_models: int, everyone: bool) -> Ints:
-    """Begin with log-odds zero; return the rows of each label. ``everyone`` lets the models learn from every row."""
-    block.offset = np.zeros((block.n_rows, n_models))
+    """Begin with odds 1; return the rows of each label. ``everyone`` lets the models learn from every row."""
+    block.odds = np.ones((block.n_rows, n_models))
     if everyone:
         block.fold = np.full(block.n_rows, ALL, np.uint8)
     return np.bincount(block.label, minlength=2).astype(np.int64)
@@ -49,7 +49,7 @@ def start(block: Block, n_models: int, everyone: bool) -> Ints:
 def count(block: Block, cross: Cross, n_codes: int) -> Ints:
     """Rows of each code that each model learns from."""
     coded = block.codes[cross]
-    counts = np.zeros((n_codes, block.offset.shape[1]), np.int64)
+    counts = np.zeros((n_codes, block.odds.shape[1]), np.int64)
     if coded.starts is None:
         counting.count(coded.codes, block.fold, counts)
     else:
@@ -57,22 +57,22 @@ def count(block: Block, cross: Cross, n_codes: int) -> Ints:
     return counts
 
 
-def shift(block: Block, cross: Cross, delta: Floats) -> None:
-    """Add a change of weights to the log-odds."""
+def scale(block: Block, cross: Cross, factor: Floats) -> None:
+    """Apply a change of weights, given as exp(change), to the odds."""
     coded = block.codes[cross]
     if coded.starts is None:
-        kernels.shift(coded.codes, delta, block.offset)
+        kernels.scale(coded.codes, factor, block.odds)
     else:
-        kernels.shift_ragged(coded.codes, coded.starts, delta, block.offset)
+        kernels.scale_ragged(coded.codes, coded.starts, factor, block.odds)
 
 
-def shift_and_gather(block: Block, moved: Cross | None, delta: Floats | None, cross: Cross, n_codes: int, unit: float) -> Ints:
+def scale_and_gather(block: Block, moved: Cross | None, factor: Floats | None, cross: Cross, n_codes: int, unit: float) -> Ints:
     """Apply the former field's step, then gather the sums of the next: one visit to the block for each field."""
-    if moved is not None and delta is not None:
-        shift(block, moved, delta)
+    if moved is not None and factor is not None:
+        scale(block, moved, factor)
     coded = block.codes[cross]
-    sums = np.zeros((n_codes, block.offset.shape[1], 2), np.int64)
-    rows = (block.label, block.weight, block.fold, block.offset, unit, sums)
+    sums = np.zeros((n_codes, block.odds.shape[1], 2), np.int64)
+    rows = (block.label, block.weight, block.fold, block.odds, unit, sums)
     if coded.starts is None:
         kernels.gather(coded.codes, *rows)
     else:
@@ -80,30 +80,30 @@ def shift_and_gather(block: Block, moved: Cross | None, delta: Floats | None, cr
     return sums
 
 
-def try_shifts(block: Block, cross: Cross, deltas: Floats, unit: float) -> Ints:
+def try_scales(block: Block, cross: Cross, factors: Floats, unit: float) -> Ints:
     """Loss on the left-out rows for each change of weights."""
     coded = block.codes[cross]
-    losses = np.zeros(deltas.shape[2], np.int64)
-    rows = (block.label, block.weight, block.fold, block.offset, deltas, unit, losses)
+    losses = np.zeros(factors.shape[2], np.int64)
+    rows = (block.label, block.weight, block.fold, block.odds, factors, unit, losses)
     if coded.starts is None:
-        kernels.try_shifts(coded.codes, *rows)
+        kernels.try_scales(coded.codes, *rows)
     else:
-        kernels.try_shifts_ragged(coded.codes, coded.starts, *rows)
+        kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
     return losses
 
 
 def losses(block: Block, unit: float) -> Ints:
     """Each model's loss on its own rows and on those left out."""
-    found = np.zeros((block.offset.shape[1], 2), np.int64)
-    kernels.total_loss(block.label, block.weight, block.fold, block.offset, unit, found)
+    found = np.zeros((block.odds.shape[1], 2), np.int64)
+    kernels.total_loss(block.label, block.weight, block.fold, block.odds, unit, found)
     return found
 
 
 def left_out(block: Block) -> tuple[Floats, NDArray[np.uint8], NDArray[np.float32], NDArray[np.uint8]]:
     """Log-odds, label, weight and fold of the rows that judge, each row by the model that did not learn from it."""
-    rows = np.flatnonzero(block.fold < block.offset.shape[1])
+    rows = np.flatnonzero(block.fold < block.odds.shape[1])
     fold = block.fold[rows]
-    return block.offset[rows, fold], block.label[rows], block.weight[rows], fold
+    return np.log(block.odds[rows, fold]), block.label[rows], block.weight[rows], fold
 
 
 # The regression itself.
@@ -147,13 +147,13 @@ class Regression:
             self.move(cross, initial)
 
     def move(self, cross: Cross, delta: Floats) -> None:
-        """Change a field's weights, here and in the log-odds of the blocks."""
+        """Change a field's weights, here and in the odds of the blocks."""
         self.terms[cross].weight += delta
-        self.engine.each(shift, cross, delta)
+        self.engine.each(scale, cross, np.exp(delta))
 
     def sums(self, cross: Cross) -> Ints:
         """Gradient and curvature of every code of a field."""
-        return self.engine.total(shift_and_gather, None, None, cross, self.terms[cross].field.n_codes, self.unit)
+        return self.engine.total(scale_and_gather, None, None, cross, self.terms[cross].field.n_codes, self.unit)
 
     def step(self, cross: Cross, sums: Ints, penalty: Penalty) -> tuple[Floats, float]:
         """The change of weights these sums suggest, and the decrease of the loss it promises."""
@@ -166,16 +166,16 @@ class Regression:
         """One step for every field in turn; returns the decrease of the loss promised by the steps, per unit of weight."""
         promised = 0.0
         moved: Cross | None = None
-        delta: Floats | None = None
+        factor: Floats | None = None
         for cross in crosses or tuple(self.terms):
             term = self.terms[cross]
-            sums = self.engine.total(shift_and_gather, moved, delta, cross, term.field.n_codes, self.unit)
+            sums = self.engine.total(scale_and_gather, moved, factor, cross, term.field.n_codes, self.unit)
             delta, gain = self.step(cross, sums, term.penalty)
             term.weight += delta
             promised += gain
-            moved = cross
-        if moved is not None and delta is not None:
-            self.engine.each(shift, moved, delta)
+            moved, factor = cross, np.exp(delta)
+        if moved is not None and factor is not None:
+            self.engine.each(scale, moved, factor)
         return promised / self.total_weight / self.n_models
 
     def converge(self, tolerance: float, max_sweeps: int = 1000) -> int:
@@ -200,7 +200,7 @@ class Regression:
     def try_penalties(self, cross: Cross, sums: Ints, penalties: Sequence[Penalty]) -> tuple[Floats, Floats]:
         """Loss of the left-out rows after one step of the field under each penalty, and the steps, the last axis."""
         deltas = np.stack([self.step(cross, sums, penalty)[0] for penalty in penalties], axis=2)
-        found = self.engine.total(try_shifts, cross, deltas, self.loss_unit) / self.loss_unit
+        found = self.engine.total(try_scales, cross, np.exp(deltas), self.loss_unit) / self.loss_unit
         return found, deltas
 
     def judged(self) -> tuple[Floats, NDArray[np.uint8], Floats]:

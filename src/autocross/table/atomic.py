@@ -14,10 +14,12 @@ from autocross.errors import FileError
 
 def replace_file(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write to a temporary name beside ``path``, then rename: a full disk leaves the old file as it was."""
+    if path.exists() and not path.is_file():
+        raise FileError(f"Cannot write {str(path)!r}: it is no file. Give the name of a file.")
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
-        raise FileError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
+        raise FileError(f"Cannot write {str(path)!r}: {error.strerror}. Give a place that can be written.") from error
     try:
         with os.fdopen(handle, "wb") as stream:
             fill(stream)
@@ -31,5 +33,8 @@ def replace_file(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError):
-            raise FileError(f"Cannot write {str(path)!r}: {error.strerror}. The former file, if any, is unchanged.") from error
+            why = error.strerror or error
+            raise FileError(
+                f"Cannot write {str(path)!r}: {why}. The former file, if any, is unchanged; make room or give another place."
+            ) from error
         raise

@@ -9,15 +9,16 @@ import polars as pl
 
 from autocross.errors import ColumnError, TableError
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
-from autocross.table.inference import known
-from autocross.table.schema import ColumnSchema, Schema
-from autocross.table.values import BOOLEAN_TEXTS, MISSING_TEXTS, text_of
+from autocross.table.inference import is_plain, known
+from autocross.table.schema import ColumnSchema, Schema, Stored
+from autocross.table.values import ISO_MOMENT, MISSING_TEXTS, stored_text
 
 
 def typed(frame: pl.DataFrame, schema: Schema) -> Table:
     """The columns the schema uses, each as its kind; others are not looked at, in any order."""
     used = [column for column in schema if column.kind != "ignore"]
-    absent = [column.name for column in used if column.name not in frame.columns]
+    present = set(frame.columns)
+    absent = [column.name for column in used if column.name not in present]
     if absent:
         raise TableError(
             f"Column {absent[0]!r} is missing from the table"
@@ -28,13 +29,15 @@ def typed(frame: pl.DataFrame, schema: Schema) -> Table:
 
 def typed_column(series: pl.Series, column: ColumnSchema) -> Column:
     """One column as its kind."""
+    if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
+        series = series.cast(pl.String)
     if column.kind == "numerical":
         return NumberColumn(numbers(series))
     if column.kind == "time":
         return TimeColumn(moments(series))
     if column.kind == "multivalue":
         return lists(series, column.separator)
-    return texts(series, column.stored == "boolean")
+    return texts(series, column.stored)
 
 
 def refuse(series: pl.Series, bad: pl.Series, kind: str, way_out: str) -> ColumnError:
@@ -47,9 +50,8 @@ def numbers(series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Floats, NaN where missing."""
     if series.dtype == pl.Duration:
         series = series.dt.total_microseconds() / 1e6
-    elif series.dtype == pl.String or isinstance(series.dtype, (pl.Categorical, pl.Enum)):
-        text = series.cast(pl.String).str.strip_chars()
-        text = text.set(text.is_in(sorted(MISSING_TEXTS)), None)
+    elif series.dtype == pl.String:
+        text = stripped(series)
         parsed = text.cast(pl.Float64, strict=False)
         bad = parsed.is_null() & text.is_not_null()
         if bad.any():
@@ -65,24 +67,20 @@ def numbers(series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
             f"Column {series.name!r} is numerical, but the table holds {series.dtype} there. "
             "Give numbers, or declare its kind anew and fit again."
         )
-    return series.cast(pl.Float64).fill_null(float("nan")).to_numpy().astype(np.float64, copy=False)
+    return series.cast(pl.Float64).to_numpy()
+
+
+def stripped(series: pl.Series) -> pl.Series:
+    """Text without blanks around it, null where it means that there is no value."""
+    text = series.str.strip_chars()
+    return text.set(text.is_in(sorted(MISSING_TEXTS)), None)
 
 
 def moments(series: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Microseconds of the wall clock since 1970, NO_TIME where missing."""
     if series.dtype == pl.String:
-        text = series.str.strip_chars()
-        text = text.set(text.is_in(sorted(MISSING_TEXTS)), None)
-        # The wall clock is what the text says: a zone behind it is cut off, as scoring one row does.
-        bare = text.str.replace(r"(Z|[+-]\d{2}:?\d{2})$", "", literal=False).str.replace("T", " ", literal=True)
-        bare = pl.select(pl.when(text.str.len_chars() > 10).then(bare).otherwise(text)).to_series()
-        parsed = pl.select(
-            pl.coalesce(
-                bare.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us"),
-                bare.str.to_datetime("%Y-%m-%d %H:%M", strict=False, time_unit="us"),
-                bare.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us")),
-            )
-        ).to_series()
+        text = stripped(series)
+        parsed = parsed_moments(text)
         bad = parsed.is_null() & text.is_not_null()
         if bad.any():
             raise refuse(series, bad, "time", "Write dates as 2024-12-31 and times as 2024-12-31 23:59:59.")
@@ -100,52 +98,63 @@ def moments(series: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
     return micros.to_numpy()
 
 
-def texts(series: pl.Series, boolean: bool = False) -> TextColumn:
+def parsed_moments(text: pl.Series) -> pl.Series:
+    """Texts in ISO form as moments, null where they are in another; a time of day is one of the first day of 1970."""
+    iso = text.set(~text.str.contains(ISO_MOMENT), None)
+    # The wall clock is what the text says: a zone behind it is cut off, as scoring one row does.
+    bare = iso.str.replace(r"(:[0-9.]+)(Z|[+-][0-9]{2}:?[0-9]{2})$", "$1").str.replace("T", " ", literal=True)
+    bare = bare.str.replace(r"^([0-9]{2}:)", "1970-01-01 $1")
+    return pl.select(
+        pl.coalesce(
+            bare.str.to_datetime("%Y-%m-%d %H:%M:%S%.f", strict=False, time_unit="us"),
+            bare.str.to_datetime("%Y-%m-%d %H:%M", strict=False, time_unit="us"),
+            bare.str.to_date("%Y-%m-%d", strict=False).cast(pl.Datetime("us")),
+        )
+    ).to_series()
+
+
+def texts(series: pl.Series, stored: Stored = "text") -> TextColumn:
     """Distinct texts and their places."""
-    if isinstance(series.dtype, (pl.List, pl.Array, pl.Struct)):
-        raise ColumnError(f"Column {series.name!r} is categorical, but the table holds {series.dtype} there. Give one value a row.")
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
-    distinct = series.drop_nulls().unique()
+    if not (is_plain(series.dtype) or series.dtype == pl.Binary):
+        raise ColumnError(f"Column {series.name!r} is categorical, but the table holds {series.dtype} there. Give one value a row.")
+    distinct = series.unique()
     values: list[str] = []
     place: dict[str, int] = {}
     places = np.empty(len(distinct), np.int32)
     for at, value in enumerate(distinct.to_list()):
-        text = text_of(value)
+        text = stored_text(value, stored)
         if text is None:
             places[at] = -1
             continue
-        if boolean:
-            text = BOOLEAN_TEXTS.get(text, text)
         if text not in place:
             place[text] = len(values)
             values.append(text)
         places[at] = place[text]
-    if not len(distinct):
+    if not values:
         return TextColumn([], np.full(len(series), -1, np.int32))
-    index = series.replace_strict(distinct, pl.Series(places), default=-1, return_dtype=pl.Int32)
-    return TextColumn(values, index.fill_null(-1).to_numpy())
+    index = series.replace_strict(distinct, pl.Series(places), return_dtype=pl.Int32)
+    return TextColumn(values, index.to_numpy())
 
 
 def lists(series: pl.Series, separator: str | None) -> ListColumn:
-    """Distinct texts and the places of each row's own, every one once."""
+    """Distinct texts and the places of each row's own, every one once; what is missing inside a list is no value."""
     if series.dtype == pl.String and separator is not None:
-        series = series.set(series.is_in(sorted(MISSING_TEXTS)), None).str.split(separator)
-        pieces = series.list.eval(pl.element().str.strip_chars())
-        series = pieces.list.eval(pl.element().filter(pl.element() != ""))
+        pieces = series.set(series.is_in(sorted(MISSING_TEXTS)), None).str.split(separator)
+        series = pieces.list.eval(pl.element().str.strip_chars())
     elif isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
     elif not isinstance(series.dtype, pl.List):
-        # One value a row is a list of one.
-        series = (
-            series.to_frame().select(pl.when(series.is_not_null()).then(pl.concat_list(series.name)).alias(series.name)).to_series()
-        )
-    rows = series.list.drop_nulls().list.unique(maintain_order=True)
-    sizes = rows.list.len().cast(pl.Int64)
-    flat = texts(rows.filter(sizes.fill_null(0) > 0).explode())
-    missing = rows.is_null().to_numpy()
-    n_codes = np.where(missing, 1, sizes.fill_null(0).to_numpy())
-    starts = np.concatenate([[0], np.cumsum(n_codes)]).astype(np.int64)
-    index = np.full(starts[-1], -1, np.int32)
-    index[~np.repeat(missing, n_codes)] = flat.index
-    return ListColumn(flat.values, index, starts)
+        alone = texts(series)  # one value a row is a list of one
+        return ListColumn(alone.values, alone.index, np.arange(len(series) + 1, dtype=np.int64))
+    series = series.list.unique(maintain_order=True)
+    missing = series.is_null().to_numpy()
+    sizes = np.where(missing, 1, series.list.len().fill_null(1).to_numpy().astype(np.int64))
+    flat = texts(series.filter(~missing & (sizes > 0)).explode())
+    index = np.full(sizes.sum(), -1, np.int32)
+    index[~np.repeat(missing, sizes)] = flat.index
+    kept = (index >= 0) | np.repeat(missing, sizes)
+    before = np.concatenate([[0], np.cumsum(kept)])
+    starts = before[np.concatenate([[0], np.cumsum(sizes)])]
+    return ListColumn(flat.values, index[kept], starts.astype(np.int64))

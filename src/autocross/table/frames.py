@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,19 +24,19 @@ def to_polars(data: Any, as_text: Sequence[str] = ()) -> pl.DataFrame:
         return data
     if isinstance(data, pl.LazyFrame):
         return data.collect()
+    if hasattr(data, "column_names"):  # pyarrow's word for it; its ``columns`` are the values
+        return from_arrow(data)
     if hasattr(data, "columns") and not isinstance(data, np.ndarray):
         return from_frame(data)
-    if hasattr(data, "column_names"):  # pyarrow's word for it
-        return from_arrow(data)
     return from_array(data)
 
 
 def check_names(names: Sequence[Any]) -> list[str]:
     """Column names as text; twice the same name is an error, because one of the two would be lost."""
     texts = [str(name) for name in names]
-    twice = sorted({name for name in texts if texts.count(name) > 1}) if len(set(texts)) < len(texts) else []
-    if twice:
-        raise TableError(f"Column name {twice[0]!r} occurs {texts.count(twice[0])} times. Rename the columns.")
+    if len(set(texts)) < len(texts):
+        name, n_times = Counter(texts).most_common(1)[0]
+        raise TableError(f"Column name {name!r} occurs {n_times} times. Rename the columns.")
     return texts
 
 
@@ -57,7 +58,7 @@ def from_frame(data: Any) -> pl.DataFrame:
         return native
     if not frame.implementation.is_pandas_like():
         return from_arrow(frame.to_arrow())
-    series = [from_pandas(nw.from_native(native.iloc[:, at], series_only=True)) for at in range(len(names))]
+    series = [from_pandas(native.iloc[:, at]) for at in range(len(names))]
     return pl.DataFrame(dict(zip(names, series, strict=True)))
 
 
@@ -69,31 +70,37 @@ def from_arrow(data: Any) -> pl.DataFrame:
     return frame
 
 
-def from_pandas(series: nw.Series[Any]) -> pl.Series:
+def from_pandas(native: Any) -> pl.Series:
     """One pandas column, without pyarrow: native numbers go over as arrays, the rest value by value."""
-    native = series.to_native()
-    missing = series.is_null().to_numpy()
-    if isinstance(series.dtype, nw.Datetime):
-        moments = series.dt.replace_time_zone(None).to_numpy().astype("datetime64[us]")
-        return pl.Series(moments)
-    if isinstance(native.dtype, np.dtype) and native.dtype.kind in "iufb":
+    kind = getattr(native.dtype, "kind", "O")
+    if isinstance(native.dtype, np.dtype) and kind in "iufb":
         column = pl.Series(native.to_numpy())
-        return column.fill_nan(None) if native.dtype.kind == "f" else column
-    return from_values([None if gone else value for value, gone in zip(series.to_list(), missing, strict=True)])
+        return column.fill_nan(None) if kind == "f" else column
+    series = nw.from_native(native, series_only=True)
+    if kind == "M" and series.dtype != nw.Date:
+        return pl.Series(series.dt.replace_time_zone(None).to_numpy().astype("datetime64[us]"))
+    missing = series.is_null().to_numpy()
+    values = [None if gone else value for value, gone in zip(series.to_list(), missing, strict=True)]
+    if series.dtype in (nw.Categorical, nw.Enum):  # categories are categories, numbers and dates too
+        return pl.Series([text_of(value) for value in values], dtype=pl.Categorical)
+    return from_values(values)
 
 
 def from_values(values: list[Any]) -> pl.Series:
-    """Python values; where their types do not go together, their texts."""
+    """Python values; where their types do not go together or polars has none for them, their texts."""
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) > 1 and all(issubclass(kind, (int, float, np.number)) and kind is not bool for kind in kinds):
         return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)
-    if len(kinds) <= 1 or all(issubclass(kind, (list, tuple, set, frozenset, np.ndarray)) for kind in kinds):
-        if kinds and issubclass(next(iter(kinds)), (tuple, set, frozenset, list, np.ndarray)):
-            values = [None if value is None else [text_of(entry) for entry in value] for value in values]
+    if kinds and all(issubclass(kind, (list, tuple, set, frozenset, np.ndarray)) for kind in kinds):
+        entries = [None if value is None else [text_of(entry) for entry in value] for value in values]
+        return pl.Series(entries, dtype=pl.List(pl.String))
+    if len(kinds) <= 1:
         try:
-            return pl.Series(values, strict=True)
+            column = pl.Series(values, strict=True)
         except (TypeError, OverflowError, pl.exceptions.PolarsError):
-            pass
+            column = pl.Series(dtype=pl.Object)
+        if column.dtype != pl.Object:
+            return column
     return pl.Series([text_of(value) for value in values], dtype=pl.String)
 
 

@@ -6,22 +6,24 @@
 3. Decimals, floats and durations are numerical. Whole numbers with at most 10 different values are categorical (the
    coarsest granularity would give each its own bin anyway), otherwise numerical.
 4. Left out, with a warning: a column that is constant or always missing; text or whole numbers unique in every row of
-   a table of 50 rows or more (an id, or a row number); structs and bytes.
+   a table of 50 rows or more (an id, or a row number); structs, bytes and lists of lists.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import polars as pl
 
 from autocross.errors import ColumnError, OptionError
 from autocross.features import Kind
 from autocross.table.schema import ColumnSchema, Schema, Stored, parse_kind
+from autocross.table.values import BOOLEAN_WORDS, ISO_MOMENT, MISSING_TEXTS, MOMENT
 
 FEW_VALUES = 10
 ROWS_TO_CALL_IT_AN_ID = 50
-ISO_MOMENT = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?$"
 
 
 def infer(frame: pl.DataFrame, types: Mapping[str, str], left_out: Mapping[str, str]) -> Schema:
@@ -48,12 +50,17 @@ def known(names: Sequence[str]) -> str:
     return f"Its columns are {shown}{' and more' if len(names) > 10 else ''}."
 
 
+def is_plain(kind: Any) -> bool:
+    """Whether a cell holds one value that has a text."""
+    return kind.is_numeric() or kind.is_temporal() or kind in (pl.String, pl.Boolean, pl.Categorical, pl.Enum, pl.Null)
+
+
 def stored_as(series: pl.Series) -> Stored:
-    """How the table holds the column."""
+    """How the table holds the column; text that says true and false is boolean."""
     kind = series.dtype
     if isinstance(kind, (pl.List, pl.Array)):
         return "list"
-    if kind == pl.Boolean:
+    if kind == pl.Boolean or is_boolean(series):
         return "boolean"
     if kind.is_numeric() or kind == pl.Duration:
         return "number"
@@ -80,15 +87,16 @@ def inferred(series: pl.Series) -> ColumnSchema:
     def decide(kind: Kind, reason: str) -> ColumnSchema:
         return ColumnSchema(series.name, kind, stored, reason)
 
-    if isinstance(series.dtype, (pl.Struct, pl.Binary)) or series.dtype == pl.Object:
+    kind = series.dtype.inner if isinstance(series.dtype, (pl.List, pl.Array)) else series.dtype
+    if not is_plain(kind):
         return decide("ignore", f"values of type {series.dtype} cannot be read")
-    if series.null_count() == len(series):
+    values = present(series)
+    if not len(values):
         return decide("ignore", "always missing")
     if stored == "list":
         return decide("multivalue", "holds lists")
-    values = series.drop_nulls()
     n_values = values.n_unique()
-    if n_values == 1 and series.null_count() == 0:
+    if n_values == 1 and len(values) == len(series):
         return decide("ignore", f"constant, always {values[0]!r}")
     whole = stored == "number" and is_whole(values)
     if n_values == len(series) >= ROWS_TO_CALL_IT_AN_ID and (whole or (stored == "text" and not is_iso(values))):
@@ -102,18 +110,37 @@ def inferred(series: pl.Series) -> ColumnSchema:
     return decide("numerical", f"numbers with {n_values:,} different values")
 
 
+def present(series: pl.Series) -> pl.Series:
+    """The values that are not missing."""
+    if series.dtype == pl.String and series.is_in(sorted(MISSING_TEXTS)).any():
+        series = series.filter(~series.is_in(sorted(MISSING_TEXTS)))
+    elif series.dtype.is_float() and np.isnan(series.to_numpy()).any():
+        series = series.fill_nan(None)
+    return series.drop_nulls() if series.null_count() else series
+
+
 def is_whole(values: pl.Series) -> bool:
     """Whether every number is a whole one, also where they are stored as floats."""
     if values.dtype.is_integer():
         return True
     if not values.dtype.is_float():
         return False
-    finite = values.filter(values.is_finite())
-    return len(finite) > 0 and bool((finite == finite.floor()).all())
+    numbers = values.to_numpy()
+    finite = numbers[np.isfinite(numbers)]
+    return len(finite) > 0 and bool((finite == np.floor(finite)).all())
+
+
+def is_boolean(series: pl.Series) -> bool:
+    """Whether every text says true or false; the first hundred decide quickly against it."""
+    words = {*BOOLEAN_WORDS, *MISSING_TEXTS, None}
+    if series.dtype != pl.String or not set(series.head(100)) <= words:
+        return False
+    distinct = set(series.unique())
+    return distinct <= words and not distinct.isdisjoint(BOOLEAN_WORDS)
 
 
 def is_iso(values: pl.Series) -> bool:
     """Whether every text is an ISO date or time; the first hundred decide quickly against it."""
-    if values.dtype != pl.String:
+    if values.dtype != pl.String or not all(MOMENT.match(text) for text in values.head(100)):
         return False
-    return all(bool(part.str.contains(ISO_MOMENT).all()) for part in (values.head(100), values))
+    return bool(values.str.contains(ISO_MOMENT).all())

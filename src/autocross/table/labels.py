@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autocross.errors import LabelError
-from autocross.table.values import text_of
+from autocross.table.values import BOOLEAN_TEXTS, text_of
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,17 @@ class Labels:
 
 
 def plain(value: Any) -> Any:
-    """A label as Python holds it, so that JSON can."""
-    return value.item() if isinstance(value, np.generic) else value
+    """A label as Python holds it, in a type that JSON has."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return float(value) if isinstance(value, Decimal) else text_of(value)
+
+
+def label_text(value: Any) -> str | None:
+    """What two labels are compared by, since booleans may come back from a file as text or as numbers."""
+    text = text_of(plain(value))
+    return None if text is None else BOOLEAN_TEXTS.get(text, text)
 
 
 def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels:
@@ -50,7 +60,7 @@ def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels
         )
     larger = distinct[1]
     if positive is not None:
-        matching = [value for value in distinct if value == positive or text_of(plain(value)) == text_of(positive)]
+        matching = [value for value in distinct if value == positive or label_text(value) == label_text(positive)]
         if not matching:
             raise LabelError(
                 f"Option positive={positive!r} is no label of {name!r}, "
@@ -63,8 +73,8 @@ def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels
 
 def match_labels(values: NDArray[Any], name: str, classes: tuple[Any, Any]) -> NDArray[np.uint8]:
     """Labels of new rows by the classes of a model, whatever type they come in."""
-    texts = [text_of(plain(value)) for value in values.tolist()]
-    codes = {text_of(classes[0]): 0, text_of(classes[1]): 1}
+    texts = [label_text(value) for value in values.tolist()]
+    codes = {label_text(classes[0]): 0, label_text(classes[1]): 1}
     for row, text in enumerate(texts):
         if text not in codes:
             raise LabelError(

@@ -6,6 +6,7 @@ Batch code applies these functions to the distinct values of a column, the one-r
 from __future__ import annotations
 
 import math
+import re
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
@@ -13,7 +14,19 @@ from typing import Any
 MISSING_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"})
 
 # A boolean may come back from a file as text or as a number.
-BOOLEAN_TEXTS = {"True": "true", "False": "false", "TRUE": "true", "FALSE": "false", "1": "true", "0": "false"}
+BOOLEAN_WORDS = {"True": "true", "False": "false", "TRUE": "true", "FALSE": "false", "true": "true", "false": "false"}
+BOOLEAN_TEXTS = {**BOOLEAN_WORDS, "1": "true", "0": "false"}
+
+# A date, a time of day, or both with or without a zone; nothing else is read as a moment.
+DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+CLOCK = r"[0-9]{2}:[0-5][0-9](:[0-5][0-9](\.[0-9]+)?)?"
+ISO_MOMENT = rf"^({DATE}([T ]{CLOCK}(Z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?|{CLOCK})$"
+MOMENT = re.compile(ISO_MOMENT)
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, and pandas' NA and NaT, which a row taken from a frame may hold."""
+    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
 
 
 def text_of(value: Any) -> str | None:
@@ -24,23 +37,63 @@ def text_of(value: Any) -> str | None:
     """
     if isinstance(value, str):
         return None if value in MISSING_TEXTS else value
-    if value is None:
+    if is_missing(value):
         return None
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):  # numpy's has had both names
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
     if isinstance(value, (datetime, date, time)):
-        return value.isoformat()
-    if hasattr(value, "__float__"):
-        number = float(value)
-        if math.isnan(number):
-            return None
-        return str(int(number)) if number.is_integer() else repr(number)
+        return moment_text(value)
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if hasattr(value, "__float__") and not hasattr(value, "__len__"):
+        return number_text(value)
     if isinstance(value, bytes):
         return value.hex()
     text = str(value)
     return None if text in MISSING_TEXTS else text
+
+
+def number_text(value: Any) -> str | None:
+    """A whole number without a point and with all its digits: an id may have more than a float can hold."""
+    if math.isnan(value):
+        return None
+    return str(int(value)) if math.isfinite(value) and value == int(value) else repr(float(value))
+
+
+def moment_text(value: datetime | date | time) -> str:
+    """The wall clock in ISO form; midnight is the day itself, because some libraries know no dates without a time."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    text = value.replace(tzinfo=None).isoformat()
+    return text.removesuffix("T00:00:00")
+
+
+def stored_text(value: Any, stored: str) -> str | None:
+    """The text of a categorical value of a column that training held as booleans or numbers, whatever holds it now.
+
+    >>> stored_text("True", "boolean"), stored_text(0, "boolean"), stored_text("007", "number"), stored_text(True, "number")
+    ('true', 'false', '7', '1')
+    """
+    text = text_of(value)
+    if stored == "boolean" and text is not None:
+        return BOOLEAN_TEXTS.get(text, text)
+    if stored != "number":
+        return text
+    if text in ("true", "false"):
+        return "1" if text == "true" else "0"
+    return digits(value) if isinstance(value, str) and text is not None else text
+
+
+def digits(text: str) -> str | None:
+    """A number that came as text, written as the number would be; other texts as they are."""
+    for number in (int, float):
+        try:
+            return text_of(number(text))
+        except ValueError:
+            continue
+    return text
 
 
 def number_of(value: Any) -> float:
@@ -49,10 +102,17 @@ def number_of(value: Any) -> float:
     >>> number_of("3.5"), number_of(True), number_of(None)
     (3.5, 1.0, nan)
     """
-    if value is None or (isinstance(value, str) and value.strip() in MISSING_TEXTS):
+    if isinstance(value, str):
+        text = value.strip()
+        if "_" in text:
+            raise ValueError(f"{value!r} is not a number")
+        return math.nan if text in MISSING_TEXTS else float(text)
+    if is_missing(value):
         return math.nan
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if type(value).__name__ == "timedelta64":
+        return number_of(value.astype("timedelta64[us]").item())
     try:
         return float(value)
     except (TypeError, OverflowError):
@@ -65,11 +125,15 @@ MICROSECOND = timedelta(microseconds=1)
 
 def moment_of(value: Any) -> datetime | None:
     """A point in time as the clock on the wall showed it; None where it is missing. ValueError for anything else."""
-    if value is None or value != value:
+    if is_missing(value):
         return None
     if isinstance(value, str):
         text = value.strip()
-        return None if text in MISSING_TEXTS else datetime.fromisoformat(text).replace(tzinfo=None)
+        if text in MISSING_TEXTS:
+            return None
+        if not MOMENT.match(text):
+            raise ValueError(f"{value!r} is not a date or a time")
+        return datetime.fromisoformat(text if "-" in text else f"1970-01-01 {text}").replace(tzinfo=None)
     if isinstance(value, datetime):
         return value.replace(tzinfo=None)
     if isinstance(value, date):

@@ -1,0 +1,38 @@
+# Everything runs in .venv, which each target sets up by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check coverage docs bench-core clean
+
+help:
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
+
+.venv/ready: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+demo: .venv/ready ## fit, compare, explain and save on 336,776 real flights
+	$(BIN)/autocross demo
+
+test: .venv/ready ## the test suite
+	$(BIN)/python -m pytest
+
+check: .venv/ready ## formatting, lint, types, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+coverage: .venv/ready ## lines that no test reaches, kernels as plain Python
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest --cov=autocross --cov-report=term-missing:skip-covered --deselect tests/test_quality.py
+
+docs: .venv/ready ## write docs/options.md and docs/cli.md anew
+	$(BIN)/python docs/generate.py
+
+bench-core: .venv/ready ## LR (base) on the benchmark tables beside scikit-learn's; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/core.py
+
+clean: ## remove what was installed and written
+	rm -rf .venv demo build dist src/*.egg-info

@@ -1,0 +1,151 @@
+"""LR (base): test AUC and time on the benchmark tables, beside scikit-learn's LogisticRegressionCV; compilation and start-up.
+
+make bench-core            all tables and seeds, about 15 minutes
+.venv/bin/python benchmarks/core.py adult bank     only these tables
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from datasets import NAMES, seeds, split
+from sections import machine, table, write_section
+
+from autocross import AutoCrossClassifier
+from autocross.models.metrics import auc
+
+PAPER = {"adult": 0.9169, "bank": 0.9400, "credit": 0.8292, "employee": 0.8655, "criteo": float("nan")}
+AIM = {"adult": 0.925, "bank": 0.947, "credit": 0.860, "employee": 0.862, "criteo": 0.765}
+PATIENCE = 900  # seconds that scikit-learn may take on one table
+
+
+def ours(name: str, seed: int) -> tuple[float, float]:
+    """Test AUC and seconds of LR (base)."""
+    train, test = split(name, seed)
+    began = time.perf_counter()
+    model = AutoCrossClassifier(max_crosses=0, quiet=True).fit(train, "label")
+    seconds = time.perf_counter() - began
+    return auc(test["label"].to_numpy(), model.decision_function(test), np.ones(test.height)), seconds
+
+
+def scikit_learn(name: str, seed: int) -> tuple[float, float]:
+    """Test AUC and seconds of LogisticRegressionCV on one-hot categories and scaled numbers."""
+    from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegressionCV
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    warnings.simplefilter("ignore")
+    train, test = split(name, seed)
+    numbers = [column for column in train.columns if train[column].dtype.is_numeric() and column != "label"]
+    words = [column for column in train.columns if column not in numbers and column != "label"]
+
+    def matrix(frame: pl.DataFrame) -> np.ndarray:
+        left = frame.select(pl.col(numbers).cast(pl.Float64).fill_null(float("nan"))).to_numpy().astype(object)
+        right = frame.select(pl.col(words).fill_null("missing")).to_numpy().astype(object)
+        return np.concatenate([left, right], axis=1)
+
+    n = len(numbers)
+    prepare = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), list(range(n))),
+        (OneHotEncoder(handle_unknown="ignore"), list(range(n, n + len(words)))),
+    )
+    rival = make_pipeline(prepare, LogisticRegressionCV(n_jobs=2, scoring="roc_auc", use_legacy_attributes=False))
+    began = time.perf_counter()
+    rival.fit(matrix(train), train["label"].to_numpy())
+    seconds = time.perf_counter() - began
+    return auc(test["label"].to_numpy(), rival.predict_proba(matrix(test))[:, 1], np.ones(test.height)), seconds
+
+
+def patiently(name: str) -> tuple[float, float] | None:
+    """scikit-learn in a process of its own, stopped when patience ends."""
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        waiting = pool.apply_async(scikit_learn, (name, 0))
+        try:
+            return waiting.get(PATIENCE)
+        except multiprocessing.TimeoutError:
+            return None
+
+
+def start_up() -> tuple[float, float]:
+    """Seconds of a fresh process that loads a model and scores a row; seconds of all compilation, once per machine."""
+    frame = pl.DataFrame({"job": ["a", "b", "c"] * 100, "age": np.arange(300) / 7, "y": [0, 1, 1] * 100})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "m.acx"
+        AutoCrossClassifier(quiet=True).fit(frame, "y").save(path)
+        code = f"from autocross import load; load({str(path)!r}).score_one({{'job': 'a', 'age': 3.0}})"
+        times = []
+        for _ in range(5):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], check=True)
+            times.append(time.perf_counter() - began)
+        compiling = (
+            "import numpy as np, time\n"
+            "from autocross.kernels import counting, logistic as k\n"
+            "began = time.perf_counter()\n"
+            "l, w, f, z, s = np.zeros(3, np.uint8), np.ones(3, np.float32), np.zeros(3, np.uint8), np.ones((3, 2)), 2.0**30\n"
+            "for kind in (np.uint8, np.uint16, np.uint32):\n"
+            "    c, at, d = np.zeros(3, kind), np.arange(4), np.zeros((2, 2))\n"
+            "    sums, tries, counts = np.zeros((2, 2, 2), np.int64), np.zeros(3, np.int64), np.zeros((2, 2), np.int64)\n"
+            "    k.gather(c, l, w, f, z, s, sums); k.gather_ragged(c, at, l, w, f, z, s, sums)\n"
+            "    k.scale(c, d, z); k.scale_ragged(c, at, d, z)\n"
+            "    k.try_scales(c, l, w, f, z, np.zeros((2, 2, 3)), s, tries)\n"
+            "    k.try_scales_ragged(c, at, l, w, f, z, np.zeros((2, 2, 3)), s, tries)\n"
+            "    counting.count(c, f, counts); counting.count_ragged(c, at, f, counts)\n"
+            "k.total_loss(l, w, f, z, s, np.zeros((2, 2), np.int64))\n"
+            "k.step(sums, s, d, np.zeros((2, 2), bool), 0.0, 1.0, 1, np.zeros((2, 2)))\n"
+            "print(time.perf_counter() - began)\n"
+        )
+        fresh = {**os.environ, "NUMBA_CACHE_DIR": str(Path(folder) / "cache")}
+        done = subprocess.run([sys.executable, "-c", compiling], check=True, env=fresh, capture_output=True, text=True)
+    return sorted(times)[2], float(done.stdout)
+
+
+def main(names: list[str]) -> None:
+    rows, ratio = [], ""
+    ours("adult", 0)  # compile before the clock starts
+    for name in names:
+        found = [ours(name, seed) for seed in seeds(name)]
+        values, times = np.array([value for value, _ in found]), [seconds for _, seconds in found]
+        rival = patiently(name)
+        print(f"{name}: {values.round(4).tolist()} in {np.round(times, 1).tolist()} s; scikit-learn {rival}", flush=True)
+        if rival is not None:
+            ratio += f" {name.capitalize()} {times[0] / rival[1]:.2f}."
+        rows.append(
+            [
+                name.capitalize(),
+                f"{values.mean():.4f}" + (f" ± {values.std(ddof=1):.4f}" if len(values) > 1 else ""),
+                f"{AIM[name]:.3f}" + (" (missed)" if values.mean() < AIM[name] else ""),
+                f"{np.mean(times):.1f}",
+                f"over {PATIENCE} s, stopped" if rival is None else f"{rival[0]:.4f}",
+                "" if rival is None else f"{rival[1]:.1f}",
+                "" if np.isnan(PAPER[name]) else f"{PAPER[name]:.4f}",
+            ]
+        )
+    ready, compiled = start_up()
+    text = f"""## LR (base), by benchmarks/core.py
+
+{table(["", "LR (base), mean ± sd over seeds", "aim", "s a fit", "LogisticRegressionCV, seed 0", "s", "paper's LR (other splits)"], rows)}
+
+Time of ours over that of LogisticRegressionCV (10 values of C, 5 folds, 2 jobs), same rows, same run:{ratio}
+A fresh process that loads a model and scores one row takes {ready:.2f} s in all (median of 5), Python's own start included. Compiling
+every kernel for every width of codes takes {compiled:.1f} s, once per machine. ({machine()})
+"""
+    if set(names) == set(NAMES):
+        write_section("core", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or NAMES)

@@ -1,0 +1,63 @@
+"""Write docs/options.md and docs/cli.md from the one list of options and from the commands themselves."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from rich.console import Console
+
+from autocross.cli import app
+from autocross.options import Options, all_options
+
+DOCS = Path(__file__).parent
+COMMANDS = ("fit", "refit", "evaluate", "predict", "transform", "show", "explain", "demo")
+
+
+def values(hint: Any) -> str:
+    """What an option takes, in words."""
+    choices = get_args(hint)
+    if choices and all(isinstance(choice, str) for choice in choices):
+        return ", ".join(f"`{choice}`" for choice in choices)
+    text = str(hint).replace("typing.", "").replace("collections.abc.", "")
+    return f"`{getattr(hint, '__name__', text) if not choices else text}`"
+
+
+def options_page() -> str:
+    """docs/options.md."""
+    hints = get_type_hints(Options)
+    lines = [
+        "# Options",
+        "",
+        "Few users ever set one. The estimators take them by name, `autocross fit` with dashes (`--max-crosses 0`; `types` is",
+        "`--type COL=KIND`, which may be repeated, as may `--exclude` and `--granularities`).",
+        "This page is written by `make docs` from the list in `autocross/options.py`.",
+    ]
+    for entry in all_options():
+        lines += [
+            "",
+            f"### `{entry.name}`",
+            "",
+            entry.metadata["help"],
+            "",
+            f"Takes {values(hints[entry.name])}; default `{entry.default!r}`.",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def cli_page() -> str:
+    """docs/cli.md."""
+    lines = ["# Command line", "", "stdout is data, stderr is logs. Exit codes: 0 done, 1 failed, 2 bad usage or bad input."]
+    lines += ["This page is written by `make docs`."]
+    for command in COMMANDS:
+        screen = Console(file=io.StringIO(), width=118, no_color=True, legacy_windows=False)
+        app.help_print([command], console=screen)
+        shown = "\n".join(line.rstrip() for line in screen.file.getvalue().strip().splitlines())  # type: ignore[attr-defined]
+        lines += ["", f"## `autocross {command}`", "", "```text", shown, "```"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    (DOCS / "options.md").write_text(options_page())
+    (DOCS / "cli.md").write_text(cli_page())

@@ -1,0 +1,95 @@
+"""The walls between the rooms: imports go down only, and heavy libraries stay where they live."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "autocross"
+
+# From the ground up; rooms on one floor do not import each other.
+FLOORS = [
+    {"errors", "options", "features", "events"},
+    {"kernels", "engines"},
+    {"table", "observers"},
+    {"encoding"},
+    {"folds"},
+    {"blocks"},
+    {"models"},
+    {"search", "producer"},
+    {"training", "serving"},
+    {"estimator"},
+    {"demo"},
+    {"cli"},
+]
+GROUND = FLOORS[0]
+FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+
+HOMES = {
+    "numba": {"kernels"},
+    "polars": {"table", "training", "estimator", "cli", "demo"},
+    "narwhals": {"table"},
+    "pandas": {"estimator"},
+    "sklearn": {"estimator", "demo"},
+    "scipy": {"estimator"},
+    "safetensors": {"producer"},
+    "xxhash": {"encoding"},
+    "rich": {"observers"},
+    "cyclopts": {"cli"},
+}
+
+
+def imports() -> list[tuple[str, str, Path]]:
+    """Every import in the package: the room it stands in, the module it names, and the file."""
+    found = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        room = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found += [(room, alias.name, path) for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"{node.module}.{alias.name}" for alias in node.names] if node.module == "autocross" else [node.module]
+                found += [(room, name, path) for name in names]
+    return found
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {path.relative_to(SOURCE).parts[0].removesuffix(".py") for path in SOURCE.rglob("*.py")} - {"__init__"}
+    assert rooms == set(FLOOR)
+
+
+@pytest.mark.parametrize(("room", "module", "path"), imports(), ids=lambda value: str(value).rpartition("/")[2])
+def test_imports_go_down(room: str, module: str, path: Path) -> None:
+    parts = module.split(".")
+    if parts[0] != "autocross" or len(parts) == 1 or room == "__init__" or parts[1] == "__version__":
+        return
+    other = parts[1]
+    same = other == room or (room in GROUND and other in GROUND)
+    assert same or FLOOR[other] < FLOOR[room], f"{path.name} imports {module}, which is not below it"
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_heavy_libraries_have_homes(library: str) -> None:
+    rooms = {room for room, module, _ in imports() if module.split(".")[0] == library}
+    assert rooms <= HOMES[library]
+
+
+def test_encoding_never_sees_a_label_and_search_never_a_raw_value() -> None:
+    names = {(room, module) for room, module, _ in imports()}
+    assert not any(room == "encoding" and "labels" in module for room, module in names)
+    assert not any(room == "search" and (".table" in module or ".encoding" in module) for room, module in names)
+
+
+def test_scoring_a_row_loads_nothing_heavy(tmp_path: Path, saved_model: Path) -> None:
+    code = (
+        "import sys; from autocross import load; "
+        f"model = load({str(saved_model)!r}); assert 0 < model.score_one({{'job': 'cook', 'age': 37.0}}) < 1; "
+        "model.explain_one({'job': 'cook'}); "
+        "heavy = {'pandas', 'sklearn', 'scipy', 'numba', 'polars', 'narwhals', 'rich', 'cyclopts', 'autocross.search', "
+        "'autocross.training'} & set(sys.modules); assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

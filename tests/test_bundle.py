@@ -1,0 +1,89 @@
+"""A saved model: the same scores to the bit, one row or many, and reasons that add up."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors import safe_open
+
+from autocross import load
+from autocross.estimator import AutoCrossClassifier
+from autocross.producer import bundle
+from autocross.serving.scorer import probabilities, probability
+
+
+def test_a_round_trip_keeps_every_score_to_the_bit(
+    classifier: AutoCrossClassifier, saved_model: Path, people: pl.DataFrame
+) -> None:
+    model = load(saved_model)
+    np.testing.assert_array_equal(model.score(people), classifier.predict_proba(people)[:, 1])
+    np.testing.assert_array_equal(model.log_odds(people), classifier.decision_function(people))
+    assert model.model.about == classifier.model_.about
+    assert model.model.penalties == classifier.model_.penalties
+
+
+def test_saving_again_writes_the_same_bytes(saved_model: Path, tmp_path: Path) -> None:
+    again = tmp_path / "again.acx"
+    bundle.save(bundle.read(saved_model), again)
+    assert again.read_bytes() == saved_model.read_bytes()
+
+
+def test_the_bundle_is_safetensors_with_a_json_manifest(saved_model: Path) -> None:
+    with safe_open(str(saved_model), framework="numpy") as stored:
+        manifest = json.loads(stored.metadata()["autocross"])
+    assert manifest["format"] == 1
+    assert [column["name"] for column in manifest["schema"]] == ["job", "age", "rooms", "member", "tags", "born"]
+
+
+def test_a_saved_file_has_ordinary_rights(saved_model: Path) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    assert stat.S_IMODE(saved_model.stat().st_mode) == 0o666 & ~umask
+
+
+def test_one_row_scores_as_many_do(saved_model: Path, people: pl.DataFrame) -> None:
+    model = load(saved_model)
+    rows = people.to_dicts()
+    np.testing.assert_array_equal([model.log_odds_one(row) for row in rows], model.log_odds(people))
+    np.testing.assert_allclose([model.score_one(row) for row in rows], model.score(people), rtol=1e-14)
+
+
+def test_reasons_add_up_to_the_log_odds(saved_model: Path, people: pl.DataFrame) -> None:
+    model = load(saved_model)
+    for row in people.head(50).to_dicts():
+        explanation = model.explain_one(row)
+        assert explanation.intercept + math.fsum(r.contribution for r in explanation.reasons) == pytest.approx(
+            explanation.log_odds, abs=1e-12
+        )
+        assert explanation.probability == model.score_one(row)
+        assert [reason.field for reason in explanation.reasons] == model.model.producer.names
+    strongest = explanation.strongest(2)
+    assert abs(strongest[0].contribution) >= abs(strongest[1].contribution)
+
+
+def test_absent_keys_are_missing_and_unknown_keys_are_ignored(saved_model: Path) -> None:
+    model = load(saved_model)
+    assert model.score_one({"job": "cook"}) == model.score_one({"job": "cook", "age": None, "shoe size": 44})
+    assert model.score_one({"job": "astronaut"}) == model.score_one({"job": "never seen"})
+
+
+def test_probabilities_are_safe_at_both_ends() -> None:
+    z = np.array([-1e4, -700.0, -1.0, 0.0, 1.0, 700.0, 1e4])
+    np.testing.assert_allclose(probabilities(z), [probability(value) for value in z.tolist()], rtol=1e-15)
+    assert probability(-1e4) == 0.0
+    assert probability(1e4) == 1.0
+
+
+def test_texts_of_every_script_survive(tmp_path: Path) -> None:
+    words = ["日本", "ελληνικά", "e\u0301", "🙂", "a\nb", "\x00"]
+    frame = pl.DataFrame({"word": words * 20, "y": [0, 1, 0, 1, 0, 1] * 20})
+    model = AutoCrossClassifier(quiet=True, engine="serial").fit(frame, "y")
+    model.save(tmp_path / "m.acx")
+    np.testing.assert_array_equal(load(tmp_path / "m.acx").score(frame), model.predict_proba(frame)[:, 1])

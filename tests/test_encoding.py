@@ -1,0 +1,190 @@
+"""Codes: vocabularies, hashed tails, multi-value columns, calendars, bins, and their one-row twins."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autocross.encoding import rules
+from autocross.encoding.discretize import Bins, midpoints, quantile_places, thick, width_places
+from autocross.encoding.encoder import Encoder
+from autocross.encoding.rules import EncodingRules
+from autocross.encoding.timestamps import Calendar, parts_of, parts_of_all
+from autocross.encoding.vocabulary import Vocabulary, bucket_of
+from autocross.features import FIRST, MISSING, RARE, FieldCodes, narrowest
+from autocross.table.coerce import lists, moments, texts, typed
+from autocross.table.columns import NumberColumn, TimeColumn
+from autocross.table.inference import infer
+from autocross.table.schema import ColumnSchema
+
+TEXT = ColumnSchema("job", "categorical", "text", "")
+TAGS = ColumnSchema("tags", "multivalue", "list", "")
+NUMBER = ColumnSchema("age", "numerical", "number", "")
+TIME = ColumnSchema("when", "time", "time", "")
+RULES = EncodingRules(min_count=2, granularities=(10, 100))
+
+
+def test_codes_are_missing_rare_then_values_by_frequency() -> None:
+    column = texts(pl.Series("job", ["b", "b", "a", "a", "a", "once", None, ""]))
+    vocabulary = Vocabulary.fit(TEXT, column, RULES)
+    assert vocabulary.values == ("a", "b")
+    assert vocabulary.encode(column)[0].codes.tolist() == [3, 3, 2, 2, 2, RARE, MISSING, MISSING]
+    assert [vocabulary.encode_one(value)[0] for value in ("a", "new", None)] == [2, RARE, MISSING]
+    assert [vocabulary.describe(0, code) for code in range(4)] == ["(missing)", "(rare)", "a", "b"]
+
+
+@pytest.mark.parametrize(("n_values", "kind"), [(100, np.uint8), (254, np.uint8), (255, np.uint16), (65_535, np.uint32)])
+def test_codes_take_the_narrowest_type(n_values: int, kind: type) -> None:
+    values = [f"v{at}" for at in range(n_values)] * 2
+    coded = Vocabulary.fit(TEXT, column := texts(pl.Series("job", values)), RULES).encode(column)[0]
+    assert coded.codes.dtype == kind
+    assert narrowest(FIRST + n_values) is kind
+
+
+def test_a_vocabulary_beyond_its_cap_hashes_the_tail() -> None:
+    values = ["often"] * 9 + ["sometimes"] * 5 + [f"tail{at}" for at in range(50)] * 2
+    column = texts(pl.Series("job", values))
+    vocabulary = Vocabulary.fit(TEXT, column, EncodingRules(2, (10,), cap=2, n_buckets=16))
+    assert vocabulary.values == ("often", "sometimes")
+    assert vocabulary.fields[0].n_codes == FIRST + 2 + 16
+    tail = vocabulary.encode(column)[0].codes[14:]
+    assert tail.min() >= FIRST + 2
+    assert len(set(tail.tolist())) > 8  # spread over the buckets
+    for text in ("tail7", "never seen"):
+        assert vocabulary.encode_one(text) == (FIRST + 2 + bucket_of(text, 16),)
+    assert vocabulary.encode_one(None) == (MISSING,)
+    assert vocabulary.describe(0, FIRST + 2).startswith("(hashed")
+
+
+@pytest.mark.parametrize(
+    ("text", "digest"), [("", 0xEF46DB3751D8E999), ("a", 0xD24EC4F1A98C6E5B), ("abc", 0x44BC2CF5AD770999), ("ünïcode", None)]
+)
+def test_the_hash_has_its_published_values(text: str, digest: int | None) -> None:
+    found = xxhash.xxh64_intdigest(text.encode())
+    assert digest is None or found == digest
+    assert bucket_of(text, 1 << 18) == found % (1 << 18)
+
+
+def test_multi_value_codes_are_sets_in_order() -> None:
+    column = lists(pl.Series("tags", [["b", "a", "b"], [], None, ["x", "y"], ["a", None]]), None)
+    vocabulary = Vocabulary.fit(TAGS, column, RULES)
+    coded = vocabulary.encode(column)[0]
+    assert vocabulary.values == ("a",)
+    assert coded.starts.tolist() == [0, 2, 2, 3, 4, 5]
+    assert coded.codes.tolist() == [RARE, 2, MISSING, RARE, 2]
+    assert vocabulary.fields[0].width == 2
+    one_by_one = [vocabulary.encode_one(value)[0] for value in (["b", "a", "b"], [], None, ["x", "y"], ["a", None])]
+    assert one_by_one == [(RARE, 2), (), (MISSING,), (RARE,), (2,)]
+
+
+@given(st.lists(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)), min_size=1, max_size=20))
+def test_the_calendar_of_many_is_the_calendar_of_each(values: list[datetime]) -> None:
+    micros = moments(pl.Series("when", values))
+    many = parts_of_all(micros)
+    for at, value in enumerate(values):
+        assert {part: int(column[at]) for part, column in many.items()} == parts_of(value)
+
+
+def test_only_calendar_parts_that_vary_become_fields() -> None:
+    days = [date(2024, 1, 1) + timedelta(days=at) for at in range(28)] * 2
+    column = TimeColumn(moments(pl.Series("when", [*days, None])))
+    calendar = Calendar.fit(TIME, column, min_count=2)
+    assert [field.name for field in calendar.fields] == ["when.day", "when.weekday"]
+    codes = calendar.encode(column)
+    assert codes[1].codes[:7].tolist() == [2, 3, 4, 5, 6, 7, 8]
+    assert codes[0].codes[-1] == MISSING
+    assert calendar.encode_one("2024-01-31") == (RARE, codes[1].codes[2])
+    assert calendar.encode_one(datetime(2024, 1, 2, 5)) == (3, 3)
+    assert calendar.encode_one(None) == (MISSING, MISSING)
+    assert calendar.describe(1, 2) == "Monday"
+
+
+def test_bins_of_equal_width_and_of_equal_counts() -> None:
+    values = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 100.0])
+    assert width_places(values, 4).tolist() == [9]
+    assert quantile_places(np.ones(10, int), 5).tolist() == [2, 4, 6, 8]
+    assert midpoints(values, np.array([1, 9])).tolist() == [0.5, 54.0]
+
+
+def test_thin_bins_join_their_neighbour() -> None:
+    counts = np.array([5, 1, 1, 5, 1])
+    assert thick(np.array([1, 2, 3, 4]), counts, 1) == (1, 2, 3, 4)
+    assert thick(np.array([1, 2, 3, 4]), counts, 2) == (1, 3)
+
+
+def test_few_values_get_a_bin_each_and_equal_granularities_are_one_field() -> None:
+    bins = Bins.fit(NUMBER, NumberColumn(np.repeat([1.0, 2.0, 5.0], 4)), RULES)
+    assert bins.names == ("age [values]",)
+    assert bins.edges[0].tolist() == [1.5, 3.5]
+
+
+def test_numbers_beyond_the_training_range_and_infinities_fall_into_the_outer_bins() -> None:
+    bins = Bins.fit(NUMBER, NumberColumn(np.linspace(0, 1, 1000)), RULES)
+    last = [field.n_codes - 1 for field in bins.fields]
+    for value in (1.5, 1e308, np.inf):
+        assert list(bins.encode_one(value)) == last
+    assert set(bins.encode_one(-np.inf)) == {FIRST}
+    assert set(bins.encode_one(None)) == set(bins.encode_one(float("nan"))) == {MISSING}
+
+
+@given(
+    st.lists(
+        st.one_of(st.floats(allow_nan=True, allow_infinity=True, width=32), st.sampled_from([0.0, 1.0, 2.0])),
+        min_size=1,
+        max_size=60,
+    ),
+    st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=10),
+)
+def test_one_number_gets_the_codes_of_many(train: list[float], extra: list[float]) -> None:
+    bins = Bins.fit(NUMBER, NumberColumn(np.array(train)), EncodingRules(1, (2, 3, 10)))
+    column = NumberColumn(np.array(train + extra))
+    codes = [one.codes.tolist() for one in bins.encode(column)]
+    for at, value in enumerate(train + extra):
+        assert list(bins.encode_one(value)) == [field_codes[at] for field_codes in codes]
+    for field, field_codes in zip(bins.fields, codes, strict=True):
+        assert max(field_codes) < field.n_codes
+
+
+def test_edges_by_counts_spread_the_rows_evenly() -> None:
+    values = np.random.default_rng(0).lognormal(0, 2, 10_000)
+    bins = Bins.fit(NUMBER, NumberColumn(values), EncodingRules(2, (10, 100), widths=False))
+    for field, coded in zip(bins.fields, bins.encode(NumberColumn(values)), strict=True):
+        counts = np.bincount(coded.codes, minlength=field.n_codes)[FIRST:]
+        assert counts.min() > 0.9 * counts.mean()
+
+
+def test_keeping_some_fields_keeps_their_codes() -> None:
+    frame = pl.DataFrame({"job": ["a", "b"] * 30, "age": np.arange(60) / 7, "when": [date(2024, m, 1) for m in range(1, 13)] * 5})
+    schema = infer(frame, {}, {})
+    table = typed(frame, schema)
+    encoder = Encoder.fit(schema, table, RULES)
+    all_codes = encoder.encode(table)
+    kept = [0, 2, len(encoder.fields) - 1]
+    narrowed = encoder.keep(kept)
+    assert [field.name for field in narrowed.fields] == [encoder.fields[at].name for at in kept]
+    for codes, at in zip(narrowed.encode(table), kept, strict=True):
+        np.testing.assert_array_equal(codes.codes, all_codes[at].codes)
+
+
+def test_granularities_by_rule() -> None:
+    assert rules.granularities(100, 5, 8 << 30) == (10,)
+    assert rules.granularities(1_000_000, 50, 8 << 30) == (10, 100, 1000)
+    assert rules.granularities(100_000_000, 50, 8 << 30) == (10,)
+    assert rules.min_count(10_000) == 2
+    assert rules.min_count(10_000_000) > 2
+
+
+@given(st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=10), st.data())
+def test_taking_rows_of_ragged_codes(rows: list[list[int]], data: st.DataObject) -> None:
+    coded = FieldCodes(np.array([code for row in rows for code in row], np.uint8), np.cumsum([0, *map(len, rows)]).astype(np.int64))
+    order = data.draw(st.lists(st.integers(0, len(rows) - 1), max_size=12)) if rows else []
+    taken = coded.take(np.array(order, np.int64))
+    assert taken.n_rows == len(order)
+    found = [taken.codes[a:b].tolist() for a, b in zip(taken.starts[:-1], taken.starts[1:], strict=True)]
+    assert found == [rows[at] for at in order]

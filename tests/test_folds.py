@@ -1,0 +1,124 @@
+"""Folds and holdouts: at random, by group, by time, and when each is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from autocross.blocks import INTERCEPT, make_blocks
+from autocross.features import FieldCodes
+from autocross.folds import ALL, KFOLD_ROWS, by_group, by_row, by_time, choose, mix, use_holdout
+from autocross.table.columns import NO_TIME, TimeColumn
+
+DAY = 86_400_000_000
+
+
+def test_the_row_hash_has_fixed_values() -> None:
+    # Row 0 under seeds 0, 1, 2: the published output of SplitMix64 from state 0.
+    published = [16294208416658607535, 7960286522194355700, 487617019471545679]
+    assert [int(mix(seed, np.arange(1))[0]) for seed in range(3)] == published
+    assert mix(5, np.arange(3)).tolist() != mix(0, np.arange(3)).tolist()
+
+
+def test_random_folds_are_even_and_depend_on_the_seed_alone() -> None:
+    folds = by_row(10_000, 3, False, "")
+    assert folds.n_models == 5
+    counts = np.bincount(folds.fold)
+    assert counts.min() > 1800
+    np.testing.assert_array_equal(folds.fold[:100], by_row(100, 3, False, "").fold)
+    assert (by_row(10_000, 4, False, "").fold != folds.fold).mean() > 0.7
+
+
+def test_a_holdout_is_a_fifth_that_one_model_is_judged_on() -> None:
+    folds = by_row(10_000, 0, True, "")
+    assert folds.n_models == 1
+    assert set(np.unique(folds.fold).tolist()) == {0, ALL}
+    assert 0.18 < (folds.fold == 0).mean() < 0.22
+
+
+@pytest.mark.parametrize("holdout", [False, True])
+def test_groups_stay_together(holdout: bool) -> None:
+    group = np.random.default_rng(0).integers(0, 40, 2000)
+    folds = by_group(group, 0, holdout, "")
+    for name in range(40):
+        assert len(np.unique(folds.fold[group == name])) == 1
+    if not holdout:
+        assert np.bincount(folds.fold).min() > 300
+
+
+def test_two_groups_give_two_folds_and_one_group_falls_back_to_rows() -> None:
+    assert by_group(np.repeat([0, 1], 50), 0, False, "").n_models == 2
+    folds = choose("auto", 50, 0, False, np.zeros(50, np.int64), {}, None)
+    assert folds.kind == "random"
+    assert "only one group" in folds.why
+
+
+def test_folds_by_time_are_whole_weeks() -> None:
+    micros = np.arange(300) * DAY
+    folds = by_time(np.repeat(micros, 3), 0, False, "")
+    weeks = (np.repeat(micros, 3) - 4 * DAY) // (7 * DAY)
+    for week in np.unique(weeks):
+        assert len(np.unique(folds.fold[weeks == week])) == 1
+    assert "weeks" in folds.why
+
+
+def test_the_holdout_by_time_is_the_end() -> None:
+    micros = np.random.default_rng(0).permutation(1000) * DAY
+    folds = by_time(micros, 0, True, "")
+    held = folds.fold == 0
+    assert micros[held].min() > micros[~held].max()
+    assert 0.15 < held.mean() <= 0.2
+
+
+def test_short_spans_use_shorter_periods_or_stretches() -> None:
+    assert "hours" in by_time(np.arange(100) * DAY // 24, 0, False, "").why
+    assert "stretches" in by_time(np.arange(100) * 1000, 0, False, "").why
+
+
+def test_missing_times_are_a_period_of_their_own() -> None:
+    micros = np.where(np.arange(500) % 10 == 0, NO_TIME, np.arange(500) * DAY)
+    folds = by_time(micros, 0, False, "")
+    assert len(np.unique(folds.fold[micros == NO_TIME])) == 1
+
+
+def test_an_events_time_is_told_from_a_date_of_birth() -> None:
+    rng = np.random.default_rng(0)
+    births = TimeColumn(rng.integers(-10_000, 10_000, 300) * DAY)
+    log = TimeColumn(np.arange(300) * DAY)
+    clock = TimeColumn(rng.permutation(300) * DAY + rng.integers(1, DAY, 300))
+
+    def kind(times: dict[str, TimeColumn], split: str = "auto", time: str | None = None) -> str:
+        return choose(split, 300, 0, False, None, times, time).kind  # type: ignore[arg-type]
+
+    assert kind({"birth": births}) == "random"
+    assert kind({"log": log}) == "time"
+    assert kind({"clock": clock}) == "time"
+    assert kind({"birth": births}, split="time") == "time"
+    assert kind({"birth": births}, time="birth") == "time"
+    assert kind({"log": log}, split="random") == "random"
+    assert kind({"log": log, "birth": births}) == "random"
+    assert kind({"log": log, "birth": births}, time="log") == "time"
+
+
+def test_large_tables_are_judged_by_a_holdout() -> None:
+    assert not use_holdout("auto", KFOLD_ROWS)
+    assert use_holdout("auto", KFOLD_ROWS + 1)
+    assert use_holdout("holdout", 10)
+    assert not use_holdout("kfold", 10**9)
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 7, 400])
+def test_blocks_hold_every_row_once_in_the_order_of_the_shuffle(n_blocks: int) -> None:
+    n = 300
+    codes = [FieldCodes(np.arange(n).astype(np.uint16))]
+    label = (np.arange(n) % 2).astype(np.uint8)
+    weight = np.arange(n).astype(np.float32)
+    blocks = make_blocks(codes, label, weight, np.zeros(n, np.uint8), 0, n_blocks)
+    keys = mix(0, np.arange(n))
+    rows = [block.codes[(0,)].codes for block in blocks]
+    assert sorted(np.concatenate(rows).tolist()) == list(range(n))
+    for block, mine in zip(blocks, rows, strict=True):
+        assert (np.diff(keys[mine].astype(object)) > 0).all()
+        np.testing.assert_array_equal(block.weight, mine.astype(np.float32))
+        np.testing.assert_array_equal(block.label, mine % 2)
+        assert (block.codes[INTERCEPT].codes == 0).all()

@@ -1,0 +1,122 @@
+"""Every kernel against its obvious version; ragged twins on the same rows."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reference
+from autocross.kernels import counting, logistic
+from reference import CodedRows
+from strategies import coded_rows
+
+UNIT = 2.0**40
+
+
+def gathered(rows: CodedRows, ragged: bool) -> np.ndarray:
+    sums = np.zeros((rows.n_codes, rows.offset.shape[1], 2), np.int64)
+    common = (rows.label, rows.weight, rows.fold, np.exp(rows.offset), UNIT, sums)
+    if ragged:
+        logistic.gather_ragged(rows.codes, rows.starts, *common)
+    else:
+        logistic.gather(rows.codes, *common)
+    return sums / UNIT
+
+
+@given(coded_rows())
+def test_gather_matches_the_obvious_version(rows: CodedRows) -> None:
+    np.testing.assert_allclose(gathered(rows, ragged=True), reference.gather(rows), rtol=1e-9, atol=1e-9)
+
+
+@given(coded_rows(ragged=False))
+def test_twins_agree_on_the_same_rows(rows: CodedRows) -> None:
+    np.testing.assert_array_equal(gathered(rows, ragged=False), gathered(rows, ragged=True))
+    n_models = rows.offset.shape[1]
+    counts = [np.zeros((rows.n_codes, n_models), np.int64) for _ in range(2)]
+    counting.count(rows.codes, rows.fold, counts[0])
+    counting.count_ragged(rows.codes, rows.starts, rows.fold, counts[1])
+    np.testing.assert_array_equal(*counts)
+    delta = np.linspace(-1, 1, rows.n_codes * n_models).reshape(rows.n_codes, n_models)
+    odds = [np.exp(rows.offset) for _ in range(2)]
+    logistic.scale(rows.codes, np.exp(delta), odds[0])
+    logistic.scale_ragged(rows.codes, rows.starts, np.exp(delta), odds[1])
+    np.testing.assert_array_equal(*odds)
+    losses = [np.zeros(2, np.int64) for _ in range(2)]
+    deltas = np.stack([delta, -delta], axis=2)
+    common = (rows.label, rows.weight, rows.fold, np.exp(rows.offset), np.exp(deltas), UNIT)
+    logistic.try_scales(rows.codes, *common, losses[0])
+    logistic.try_scales_ragged(rows.codes, rows.starts, *common, losses[1])
+    np.testing.assert_array_equal(*losses)
+
+
+@given(coded_rows())
+def test_count_shift_and_losses_match_the_obvious_versions(rows: CodedRows) -> None:
+    n_models = rows.offset.shape[1]
+    counts = np.zeros((rows.n_codes, n_models), np.int64)
+    counting.count_ragged(rows.codes, rows.starts, rows.fold, counts)
+    np.testing.assert_array_equal(counts, reference.count(rows))
+    delta = np.linspace(-1, 1, rows.n_codes * n_models).reshape(rows.n_codes, n_models)
+    moved = np.exp(rows.offset)
+    logistic.scale_ragged(rows.codes, rows.starts, np.exp(delta), moved)
+    np.testing.assert_allclose(np.log(moved), reference.shift(rows, delta), rtol=1e-12, atol=1e-12)
+    deltas = np.stack([delta, -2 * delta, 0 * delta], axis=2)
+    losses = np.zeros(3, np.int64)
+    logistic.try_scales_ragged(
+        rows.codes, rows.starts, rows.label, rows.weight, rows.fold, np.exp(rows.offset), np.exp(deltas), UNIT, losses
+    )
+    np.testing.assert_allclose(losses / UNIT, reference.try_shifts(rows, deltas), rtol=1e-9, atol=1e-9)
+    totals = np.zeros((n_models, 2), np.int64)
+    logistic.total_loss(rows.label, rows.weight, rows.fold, np.exp(rows.offset), UNIT, totals)
+    np.testing.assert_allclose(totals / UNIT, reference.total_loss(rows), rtol=1e-9, atol=1e-9)
+
+
+@given(coded_rows(max_rows=12))
+@settings(max_examples=30)
+def test_gradient_and_curvature_are_derivatives_of_the_loss(rows: CodedRows) -> None:
+    rows.offset[:] = np.clip(rows.offset, -3, 3)
+    sums = gathered(rows, ragged=True)
+    h = 1e-4
+    for code in range(min(rows.n_codes, 7)):
+        for k in range(rows.offset.shape[1]):
+            values = []
+            for move in (-h, 0.0, h):
+                delta = np.zeros((rows.n_codes, rows.offset.shape[1]))
+                delta[code, k] = move
+                shifted = CodedRows(**{**vars(rows), "offset": reference.shift(rows, delta)})
+                values.append(reference.total_loss(shifted)[k, 0])
+            assert (values[2] - values[0]) / (2 * h) == pytest.approx(sums[code, k, 0], abs=1e-4)
+            assert (values[2] - 2 * values[1] + values[0]) / h**2 == pytest.approx(sums[code, k, 1], abs=1e-3)
+
+
+@pytest.mark.parametrize("y", [0, 1])
+def test_a_weight_without_penalty_stops_where_nothing_changes_any_more(y: int) -> None:
+    """One class only: the best intercept is infinite, and odds must stay finite."""
+    label, weight, fold = np.full(5, y, np.uint8), np.ones(5, np.float32), np.full(5, 255, np.uint8)
+    codes, odds, intercept = np.zeros(5, np.uint8), np.ones((5, 1)), np.zeros((1, 1))
+    for _ in range(300):
+        sums, delta = np.zeros((1, 1, 2), np.int64), np.zeros((1, 1))
+        logistic.gather(codes, label, weight, fold, odds, UNIT, sums)
+        logistic.step(sums, UNIT, intercept, np.zeros((1, 1), bool), 0.0, 0.0, 1, delta)
+        intercept += delta
+        logistic.scale(codes, np.exp(delta), odds)
+    assert 10 < abs(intercept[0, 0]) <= logistic.FARTHEST
+    assert np.isfinite(odds).all()
+    assert logistic.row_loss(odds[0, 0], y) < 1e-4
+
+
+@given(st.floats(-50, 50), st.floats(1e-6, 50), st.floats(0, 10), st.floats(-5, 5))
+def test_best_move_minimises_the_bound(g: float, h: float, l1: float, w: float) -> None:
+    def bound(u: float) -> float:
+        return g * u + h * (math.expm1(abs(u)) - abs(u)) + l1 * abs(w + u)
+
+    u = logistic.best_move(g, h, l1, w)
+    nearby = [u + sign * size for sign in (-1, 1) for size in (1e-6, 1e-3, 0.1)] + [0.0, -w]
+    assert all(bound(u) <= bound(v) + 1e-9 * (1 + abs(bound(v))) for v in nearby)
+
+
+def test_a_code_without_rows_and_penalty_does_not_move() -> None:
+    assert logistic.best_move(0.0, 0.0, 0.0, 0.3) == 0.0

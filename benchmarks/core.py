@@ -25,6 +25,7 @@ from autocross.models.metrics import auc
 
 PAPER = {"adult": 0.9169, "bank": 0.9400, "credit": 0.8292, "employee": 0.8655, "criteo": float("nan")}
 AIM = {"adult": 0.925, "bank": 0.947, "credit": 0.860, "employee": 0.862, "criteo": 0.765}
+HEAD = ["", "LR (base), mean ± sd over seeds", "aim", "s a fit", "LogisticRegressionCV, seed 0", "s", "paper's LR (other splits)"]
 PATIENCE = 900  # seconds that scikit-learn may take on one table
 
 
@@ -136,11 +137,11 @@ def main(names: list[str]) -> None:
     ready, compiled = start_up()
     text = f"""## LR (base), by benchmarks/core.py
 
-{table(["", "LR (base), mean ± sd over seeds", "aim", "s a fit", "LogisticRegressionCV, seed 0", "s", "paper's LR (other splits)"], rows)}
+{table(HEAD, rows)}
 
 Time of ours over that of LogisticRegressionCV (10 values of C, 5 folds, 2 jobs), same rows, same run:{ratio}
-A fresh process that loads a model and scores one row takes {ready:.2f} s in all (median of 5), Python's own start included. Compiling
-every kernel for every width of codes takes {compiled:.1f} s, once per machine. ({machine()})
+A fresh process that loads a model and scores one row takes {ready:.2f} s in all (median of 5), Python's own start included.
+Compiling every kernel for every width of codes takes {compiled:.1f} s, once per machine. ({machine()})
 """
     if set(names) == set(NAMES):
         write_section("core", text)

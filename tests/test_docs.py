@@ -48,7 +48,8 @@ def test_links_between_pages_lead_somewhere() -> None:
     ("given", "message"),
     [
         ({"metric": "f1"}, "metric='f1' is unknown. Choose one of: auc, log_loss, accuracy"),
-        ({"n_jobs": 0}, "n_jobs=0 is out of range. Give a number at least 1"),
+        ({"n_jobs": 0}, "n_jobs=0 leaves nobody"),
+        ({"n_jobs": -2}, "n_jobs=-2 is out of range. Give a number at least -1"),
         ({"n_jobs": 1.5}, "n_jobs=1.5 is not a whole number"),
         ({"max_crosses": 7}, "max_crosses=7 is out of range. Give a number between 0 and 0"),
         ({"exclude": "zip"}, r"exclude='zip' is one text. Give a list"),

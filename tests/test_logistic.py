@@ -185,10 +185,10 @@ def test_tuning_finds_strong_penalties_for_noise_and_weak_ones_for_signal() -> N
     fold = (np.arange(n) % 5).astype(np.uint8)
     regression = problem.regression(Penalty(0, 1), fold=fold, n_models=5)
     said: list[str] = []
-    tuning.tune_shared(regression, said.append, with_l1=False)
-    tuning.tune_fields(regression, said.append)
+    shared = tuning.tune_shared(regression, said.append, with_l1=False)
+    tuning.tune_fields(regression, shared, said.append)
     assert regression.terms[(0,)].penalty.l2 <= 3
-    assert regression.terms[(1,)].penalty.l2 >= 300
+    assert regression.terms[(1,)].penalty.l2 >= 100  # 15 rows a code: their weights are held within a few hundredths
     assert said
 
 

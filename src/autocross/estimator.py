@@ -60,7 +60,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         groups: str | None = None,
         engine: EngineName = "threads",
         n_jobs: int | None = None,
-        random_state: int = 0,
+        random_state: int | None = None,
         quiet: bool = False,
         journal: str | None = None,
     ) -> None:
@@ -96,13 +96,13 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         if has_names(X):
             self.feature_names_in_ = np.array(features.columns, dtype=object)
         self._keep(model)
-        self.history_ = model.about.history
-        self.crosses_: tuple[Any, ...] = ()
 
     def _keep(self, model: Model) -> None:
         """Take over a model, and what scores with it: scoring itself changes nothing here."""
         self.model_ = model
         self.scorer_ = Scorer(model)
+        self.history_ = model.about.history
+        self.crosses_: tuple[Any, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -50,8 +50,10 @@ class Options:
     time: str | None = option(None, "Time column that orders the rows; folds are then whole periods.")
     groups: str | None = option(None, "Column that says which rows belong together; folds are then whole groups.")
     engine: EngineName = option("threads", "Where the work runs. The result is the same, to the bit.")
-    n_jobs: int | None = option(None, "Number of threads; by default one for each core.", at_least=1)
-    random_state: int = option(0, "Seed of the shuffle and of the folds.", at_least=0)
+    n_jobs: int | None = option(None, "Number of threads; None or -1 is one for each core.", at_least=-1)
+    random_state: int | None = option(
+        None, "Seed of the shuffle and of the folds; None is 0, so that a fit can be repeated.", at_least=0
+    )
     quiet: bool = option(False, "Show no progress.")
     journal: str | None = option(None, "File to which every event of the fit is appended, one JSON object a line.")
 
@@ -59,9 +61,11 @@ class Options:
         hints = get_type_hints(type(self))
         for entry in fields(self):
             check(entry, hints[entry.name], getattr(self, entry.name))
-        for granularity in self.granularities or ():
-            if isinstance(granularity, bool) or not isinstance(granularity, int) or granularity < 2:
+        for granularity in () if self.granularities is None else self.granularities:
+            if not is_whole(granularity) or granularity < 2:
                 raise OptionError(f"Option granularities holds {granularity!r}. Give whole numbers of bins, 2 or more.")
+        if self.n_jobs == 0:
+            raise OptionError("Option n_jobs=0 leaves nobody to work. Give a number of threads, or -1 for one for each core.")
         if self.split == "group" and self.groups is None:
             raise OptionError("Option split='group' needs groups=, the name of the column that holds the group.")
 
@@ -77,7 +81,7 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
         return
     low, high = entry.metadata["at_least"], entry.metadata["at_most"]
     if low is not None:
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
+        if not is_whole(value):
             raise OptionError(f"Option {entry.name}={value!r} is not a whole number.")
         if value < low or (high is not None and value > high):
             bounds = f"at least {low}" if high is None else f"between {low} and {high}"
@@ -86,6 +90,11 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
         raise OptionError(f"Option {entry.name}={value!r} is one text. Give a list, as in [{value!r}].")
     elif entry.name == "types" and not isinstance(value, Mapping):
         raise OptionError(f"Option types={value!r} is not a mapping. Give column names and kinds, as in {{'zip': 'categorical'}}.")
+
+
+def is_whole(value: Any) -> bool:
+    """Whether this is a whole number, NumPy's included."""
+    return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
 def all_options() -> tuple[DataField[Any], ...]:

@@ -56,6 +56,7 @@ class Training:
     def __init__(self, options: Options, reporter: Reporter) -> None:
         self.options = options
         self.reporter = reporter
+        self.seed = options.random_state or 0
         self.rules: list[Rule] = []
         self.history: list[dict[str, Any]] = []
 
@@ -102,7 +103,7 @@ class Training:
         with make_engine(self.options.engine, self.options.n_jobs) as engine:
             self.place(engine, codes, rows, Folds(everyone, 1, "none", "refit"))
             intercept, weights = self.final_weights(engine, encoder, rows, penalties, start)
-        self.rules = list(model.about.rules)
+        self.rules, self.history = list(model.about.rules), list(model.about.history)
         return self.finish(encoder, intercept, weights, penalties, None, rows)
 
     def decide_schema(self, frame: pl.DataFrame) -> Schema:
@@ -129,8 +130,8 @@ class Training:
         n_numerical = sum(column.kind == "numerical" for column in schema)
         min_count = options.min_count or encoding_rules.min_count(n_rows)
         self.rule("min_count", min_count, "given" if options.min_count else f"rule for {n_rows:,} rows")
-        if options.granularities:
-            granularities, why = tuple(sorted(set(options.granularities))), "given"
+        if options.granularities is not None and len(options.granularities):
+            granularities, why = tuple(sorted({int(one) for one in options.granularities})), "given"
         else:
             granularities = encoding_rules.granularities(n_rows, n_numerical, encoding_rules.machine_memory())
             why = f"rule for {n_rows:,} rows and {n_numerical} numerical columns"
@@ -151,7 +152,7 @@ class Training:
             raise OptionError("Option split='time' needs a time column. Name it by time=, or declare its kind by types=.")
         groups = None if options.groups is None else texts(frame[options.groups]).index.astype(np.int64)
         holdout = splits.use_holdout(options.evaluation, table.n_rows)
-        folds = splits.choose(options.split, table.n_rows, options.random_state, holdout, groups, times, options.time)
+        folds = splits.choose(options.split, table.n_rows, self.seed, holdout, groups, times, options.time)
         judged_by = "holdout of a fifth" if holdout else f"{folds.n_models} folds"
         self.rule("evaluation", judged_by, "given" if options.evaluation != "auto" else f"rule for {table.n_rows:,} rows")
         self.rule("split", folds.kind, folds.why)
@@ -169,7 +170,7 @@ class Training:
 
     def place(self, engine: Engine, codes: list[FieldCodes], rows: Rows, folds: Folds) -> None:
         """Hand the rows to the engine, a block for each worker."""
-        blocks = make_blocks(codes, rows.labels.code, rows.weight, folds.fold, self.options.random_state, engine.n_workers)
+        blocks = make_blocks(codes, rows.labels.code, rows.weight, folds.fold, self.seed, engine.n_workers)
         engine.place(blocks)
 
     def keep_granularities(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds) -> list[int]:
@@ -205,7 +206,7 @@ class Training:
             regression.converge(tuning.FINE, tuning.MAX_SWEEPS)
             self.rule("penalty", f"l1 {best.l1:g}, l2 {best.l2:g} for every field", "best on the rows left out")
         else:
-            tuning.tune_fields(regression, report)
+            tuning.tune_fields(regression, best, report)
             self.rule(
                 "penalty",
                 "one l2 for each field",
@@ -225,7 +226,7 @@ class Training:
         """Compare with random folds where rows are kept apart by time or group: a large gap is a leak."""
         if folds.kind == "random" or self.options.metric != "auc":
             return
-        random = splits.by_row(rows.table.n_rows, self.options.random_state, folds.n_models == 1, "")
+        random = splits.by_row(rows.table.n_rows, self.seed, folds.n_models == 1, "")
         self.place(engine, codes, rows, random)
         other = Regression(engine, rows.total_weight, random.n_models, min_count=regression.min_count)
         for cross, term in regression.terms.items():

@@ -11,10 +11,10 @@ from autocross.engines.base import B, Engine, P, R
 
 
 class ThreadsEngine(Engine):
-    """A pool of ``n_jobs`` threads, by default one for each core this process may use."""
+    """A pool of ``n_jobs`` threads, None or a negative number is one for each core this process may use."""
 
     def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_workers = n_jobs or n_cores()
+        self.n_workers = n_jobs if n_jobs is not None and n_jobs > 0 else n_cores()
         self.blocks: Sequence[Any] = ()
         self.pool = ThreadPoolExecutor(self.n_workers, thread_name_prefix="autocross")
 

@@ -92,9 +92,7 @@ def try_scales(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, f
         if k < odds.shape[1]:
             scaled = weight[row] * unit
             for t in range(losses.shape[0]):
-                losses[t] += np.int64(
-                    scaled * row_loss(odds[row, k] * factors[codes[row], k, t], label[row])
-                )
+                losses[t] += np.int64(scaled * row_loss(odds[row, k] * factors[codes[row], k, t], label[row]))
 
 
 @kernel

@@ -131,7 +131,8 @@ class Regression:
         self.unit = 2.0 ** (61 - math.ceil(math.log2(total_weight)))
         self.loss_unit = self.unit / 1024
         self.terms: dict[Cross, Term] = {}
-        self.n_labels = engine.total(start, n_models, everyone)
+        n_labels = engine.total(start, n_models, everyone)
+        self.mean_weight = total_weight / int(n_labels.sum())
         self.add(INTERCEPT, Field("", "", 1, shares_rare=False), UNPENALISED)
 
     def add(self, cross: Cross, field: Field, penalty: Penalty, weight: Floats | None = None) -> None:

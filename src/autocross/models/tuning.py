@@ -1,7 +1,10 @@
 """The penalties of a regression, found by log-grid on the rows left out.
 
 First one pair (l1, l2) for all fields; then, field by field, an l2 of its own: a step of that field alone under every
-l2 of the grid is tried on the left-out rows, which costs about as much as a sweep.
+l2 of the grid is tried on the left-out rows, which costs about as much as a sweep. On few rows that choice is mostly
+noise, so a field must earn its distance from the shared penalty.
+
+Penalties are in units of a row's mean weight: what counts is how rows are weighed against each other.
 """
 
 from __future__ import annotations
@@ -20,9 +23,15 @@ START = 10.0
 ROUGH = 1e-4  # a sweep that promises less than this a row ends a trial of the shared penalty
 FINE = 1e-5
 MAX_SWEEPS = 15
+DISTRUST = 1.0  # loss that a field must gain to move its penalty away from the shared one by a factor of ten
 CYCLES = 3  # how often every field may choose anew; later choices hardly change anything
 
 Report = Callable[[str], None]
+
+
+def penalties(regression: Regression, l2s: Sequence[float] = GRID) -> list[Penalty]:
+    """Penalties of the grid for rows of this regression's mean weight."""
+    return [Penalty(0.0, l2 * regression.mean_weight) for l2 in l2s]
 
 
 def set_all(regression: Regression, penalty: Penalty) -> None:
@@ -41,35 +50,35 @@ def tune_shared(regression: Regression, report: Report, *, with_l1: bool) -> Pen
         report(f"l1 {penalty.l1:g}, l2 {penalty.l2:g} for all fields")
         return regression.left_out_loss()
 
-    best = Penalty(0.0, START)
+    (best,) = penalties(regression, [START])
     least = loss(best)
 
-    def walk(penalties: Sequence[Penalty]) -> bool:
+    def walk(path: Sequence[Penalty]) -> bool:
         nonlocal best, least
         improved = False
-        for penalty in penalties:
+        for penalty in path:
             found = loss(penalty)
             if found >= least:
                 break
             best, least, improved = penalty, found, True
         return improved
 
-    if not walk([Penalty(0.0, l2) for l2 in reversed(GRID) if l2 < START]):
-        walk([Penalty(0.0, l2) for l2 in GRID if l2 > START])
+    if not walk(penalties(regression, [l2 for l2 in reversed(GRID) if l2 < START])):
+        walk(penalties(regression, [l2 for l2 in GRID if l2 > START]))
     if with_l1:
-        walk([replace(best, l1=l1) for l1 in L1_GRID])
+        walk([replace(best, l1=l1 * regression.mean_weight) for l1 in L1_GRID])
     set_all(regression, best)
     return best
 
 
-def tune_fields(regression: Regression, report: Report) -> None:
+def tune_fields(regression: Regression, shared: Penalty, report: Report) -> None:
     """An l2 for every field, by cycles over the fields until no field wants another one."""
-    penalties = [Penalty(0.0, l2) for l2 in GRID]
+    grid = penalties(regression)
     regression.converge(FINE, MAX_SWEEPS)
     for cycle in range(CYCLES):
         changed = 0
         for cross in fields_of(regression):
-            changed += choose(regression, cross, penalties)
+            changed += choose(regression, cross, grid, shared)
         regression.converge(FINE, MAX_SWEEPS)
         report(f"cycle {cycle + 1}: {changed} fields took another penalty")
         if not changed:
@@ -81,12 +90,13 @@ def fields_of(regression: Regression) -> list[Cross]:
     return [cross for cross in regression.terms if cross != INTERCEPT]
 
 
-def choose(regression: Regression, cross: Cross, penalties: Sequence[Penalty]) -> bool:
+def choose(regression: Regression, cross: Cross, grid: Sequence[Penalty], shared: Penalty) -> bool:
     """Let one field take the penalty whose step is best on the left-out rows; says whether it is another one."""
-    losses, deltas = regression.try_penalties(cross, regression.sums(cross), penalties)
-    best = int(np.argmin(losses))
+    losses, deltas = regression.try_penalties(cross, regression.sums(cross), grid)
+    distance = np.log10([penalty.l2 / shared.l2 for penalty in grid])
+    best = int(np.argmin(losses / regression.mean_weight + DISTRUST * distance**2))
     regression.move(cross, np.ascontiguousarray(deltas[:, :, best]))
     term = regression.terms[cross]
-    changed = term.penalty != penalties[best]
-    term.penalty = penalties[best]
+    changed = term.penalty != grid[best]
+    term.penalty = grid[best]
     return changed

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,8 @@ from autocross.encoding.vocabulary import Vocabulary
 from autocross.errors import BundleError, FileError
 from autocross.producer.model import About, Model, Producer, Rule
 from autocross.table.atomic import replace_file
-from autocross.table.schema import KINDS, ColumnSchema
-from autocross.table.values import MIDNIGHT_1970
+from autocross.table.schema import KINDS, ColumnSchema, Stored
+from autocross.table.values import MIDNIGHT_1970, MISSING_TEXTS
 
 FORMAT = 1
 KEY = "autocross"
@@ -79,7 +79,7 @@ def read(path: str | Path) -> Model:
             arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
     except OSError as error:
         raise FileError(f"Cannot read {str(path)!r}: {error.strerror or error}.") from error
-    except (SafetensorError, UnicodeDecodeError, OverflowError) as error:
+    except (SafetensorError, UnicodeDecodeError, OverflowError, AttributeError, TypeError) as error:  # the latter: odd dtypes
         raise BundleError(f"{str(path)!r} is no model of autocross, or damaged: {error}. Save or copy it again.") from error
     try:
         return unpack(json.loads(text), arrays)
@@ -124,12 +124,16 @@ def unpack(manifest: dict[str, Any], arrays: Arrays) -> Model:
     require(isinstance(intercept, float) and bool(np.isfinite(intercept)), "its intercept is no number")
     penalties = tuple((float(l1), float(l2)) for l1, l2 in manifest["penalties"])
     require(len(penalties) == len(weights), "it has the wrong number of penalties")
+    require(all(0 <= one < np.inf for pair in penalties for one in pair), "it has a penalty that is no number of 0 or more")
     return Model(producer, intercept, weights, penalties, unpack_about(manifest["about"]))
 
 
 def unpack_schema(entry: dict[str, Any]) -> ColumnSchema:
     column = ColumnSchema(**entry)
-    require(isinstance(column.name, str) and column.kind in KINDS, f"column {column.name!r} has no known kind")
+    require(
+        isinstance(column.name, str) and column.kind in KINDS and column.stored in get_args(Stored),
+        f"column {column.name!r} has no known kind",
+    )
     require(column.separator is None or isinstance(column.separator, str), f"column {column.name!r} has no proper separator")
     return column
 
@@ -156,7 +160,8 @@ def unpack_column(at: int, entry: dict[str, Any], schema: ColumnSchema, arrays: 
     seen = {part: tuple(int(value) for value in values) for part, values in entry["seen"].items()}
     require(set(seen) <= set(parts_of(MIDNIGHT_1970)), f"column {schema.name!r} has an unknown calendar part")
     for known in seen.values():
-        require(list(known) == sorted(set(known)), f"column {schema.name!r} has calendar values that do not rise")
+        rising = list(known) == sorted(set(known)) and all(abs(value) < 1 << 31 for value in known)
+        require(rising, f"column {schema.name!r} has calendar values that do not rise")
     return Calendar(schema, seen)
 
 
@@ -172,11 +177,13 @@ def unpack_texts(name: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple[
     require(in_order, f"column {name!r} has a vocabulary with impossible lengths")
     values = tuple(text[a:b] for a, b in pairwise(bounds))
     require(len(set(values)) == len(values), f"column {name!r} has a vocabulary with one value twice")
+    require(MISSING_TEXTS.isdisjoint(values), f"column {name!r} has a vocabulary with a value that means missing")
     return values
 
 
 def unpack_about(entry: dict[str, Any]) -> About:
     first, second = entry["classes"]
+    require(all(isinstance(one, (str, int, float)) for one in (first, second)) and first != second, "it has no two labels")
     return About(
         target=str(entry["target"]),
         classes=(first, second),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.encoding.discretize import Bins
+from autocross.encoding.encoder import ColumnEncoder
+from autocross.encoding.vocabulary import Vocabulary
 from autocross.errors import TableError
 from autocross.producer.bundle import read
 from autocross.producer.model import Model
@@ -57,17 +61,49 @@ def probabilities(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(log_odds >= 0, 1.0, e) / (1.0 + e)
 
 
+def contributions(column: ColumnEncoder, weights: list[list[float]]) -> Callable[[Any], Sequence[float]]:
+    """What a column's value adds to the log-odds, field by field: the encoder's codes, looked up ahead where they can be."""
+
+    def by_code(value: Any) -> Sequence[float]:
+        codes = column.encode_one(value)
+        if column.ragged:
+            return [weights[0][code] for code in codes[0]]
+        return [weight[code] for weight, code in zip(weights, codes, strict=True)]
+
+    missing = by_code(None)
+    if isinstance(column, Bins):
+        edges, codes = column.one_row
+        by_interval = [[weight[code] for weight, code in zip(weights, some, strict=True)] for some in codes]
+
+        def by_edges(value: Any) -> Sequence[float]:
+            kind = type(value)
+            if kind is int or (kind is float and value == value):
+                return by_interval[bisect_right(edges, value)]
+            return missing if value is None else by_code(value)
+
+        return by_edges
+    if isinstance(column, Vocabulary) and not column.ragged:
+        by_text = {text: [weights[0][code]] for text, code in column.code.items()}
+
+        def by_word(value: Any) -> Sequence[float]:
+            if type(value) is str:
+                return by_text[value] if value in by_text else by_code(value)
+            return missing if value is None else by_code(value)
+
+        return by_word
+    return by_code
+
+
 class Scorer:
     """Scores rows by a model. ``score`` is the probability of the positive label."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        plan, first = [], 0
+        self.plan, first = [], 0
         for column in model.producer.encoder.columns:
             weights = [weight.tolist() for weight in model.weights[first : first + len(column.fields)]]
             first += len(column.fields)
-            plan.append((column.column.name, column.encode_one, weights, column.ragged))
-        self.plan = plan
+            self.plan.append((column.column.name, contributions(column, weights)))
 
     def log_odds_one(self, row: Mapping[str, Any]) -> float:
         """The log-odds of one row, added up in the order of the fields."""
@@ -75,14 +111,9 @@ class Scorer:
             raise TableError(f"One row is a mapping of column names to values, not {type(row).__name__}. For many rows call score.")
         total = self.model.intercept
         get = row.get
-        for name, encode, weights, ragged in self.plan:
-            codes = encode(get(name))
-            if ragged:
-                for code in codes[0]:
-                    total += weights[0][code]
-            else:
-                for weight, code in zip(weights, codes):  # noqa: B905  equally long, and this is the hot path
-                    total += weight[code]
+        for name, look_up in self.plan:
+            for contribution in look_up(get(name)):
+                total += contribution
         return total
 
     def score_one(self, row: Mapping[str, Any]) -> float:

@@ -37,7 +37,7 @@ HOMES = {
     "sklearn": {"estimator", "demo"},
     "scipy": {"estimator"},
     "safetensors": {"producer"},
-    "xxhash": {"encoding"},
+    "xxhash": {"encoding", "producer"},
     "rich": {"observers"},
     "cyclopts": {"cli"},
 }

@@ -14,6 +14,7 @@ import pytest
 from safetensors import safe_open
 
 from autocross import load
+from autocross.errors import BundleError
 from autocross.estimator import AutoCrossClassifier
 from autocross.producer import bundle
 from autocross.serving.scorer import probabilities, probability
@@ -87,3 +88,11 @@ def test_texts_of_every_script_survive(tmp_path: Path) -> None:
     model = AutoCrossClassifier(quiet=True, engine="serial").fit(frame, "y")
     model.save(tmp_path / "m.acx")
     np.testing.assert_array_equal(load(tmp_path / "m.acx").score(frame), model.predict_proba(frame)[:, 1])
+
+
+def test_a_flipped_bit_is_noticed(saved_model: Path) -> None:
+    content = bytearray(saved_model.read_bytes())
+    content[-3] ^= 1  # the last array is a weight
+    saved_model.write_bytes(content)
+    with pytest.raises(BundleError, match="checksum does not fit"):
+        load(saved_model)

@@ -25,6 +25,8 @@ app = App(
     result_action="return_value",
 )
 
+TABLE_ENDINGS = (".csv", ".parquet")
+
 Target = Annotated[str, Parameter(help="Column that holds the yes/no label.")]
 Weight = Annotated[str | None, Parameter(help="Column that says how much a row counts.")]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON for machines.")]
@@ -176,7 +178,7 @@ def predict(model: Path, data: Path, /, *, output: OptionalOut = None) -> None:
 
     from autocross.serving.scorer import load
 
-    check_output(output)
+    check_output(output, TABLE_ENDINGS)
     scorer = load(model)
     probability = scorer.score(data)
     negative, positive = scorer.model.about.classes
@@ -201,7 +203,7 @@ def transform(
     from autocross.table.coerce import typed
     from autocross.table.frames import to_polars
 
-    check_output(output)
+    check_output(output, TABLE_ENDINGS)
     producer = (stored := bundle.read(model)).producer
     coded = producer.codes(typed(to_polars(data, text_columns(stored)), producer.encoder.schema))
     if not codes:
@@ -258,7 +260,7 @@ def json_row(text: str) -> dict[str, Any]:
     """A row given on the command line."""
     try:
         found = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise TableError(f'The row is no JSON object: {error}. Write it as \'{{"job": "cook", "age": 37}}\'.') from None
     assert isinstance(found, dict)
     return found
@@ -275,10 +277,16 @@ def file_row(scorer: Any, path: str, row: int) -> dict[str, Any]:
     return frame.row(row, named=True)
 
 
-def check_output(path: Path | None) -> None:
+def check_output(path: Path | None, endings: tuple[str, ...] = ("",)) -> None:
     """Complain about a place that cannot be written before the work, not after it."""
-    if path is not None and not path.absolute().parent.is_dir():
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
         raise FileError(f"Cannot write {str(path)!r}: there is no folder {str(path.parent)!r}. Create it first.")
+    if path.is_dir():
+        raise FileError(f"Cannot write {str(path)!r}: it is a folder. Give the name of a file.")
+    if not path.name.lower().endswith(endings):
+        raise FileError(f"Cannot tell how to write {str(path)!r}. Name it {' or '.join(endings)}.")
 
 
 def deliver(frame: Any, path: Path | None) -> None:
@@ -293,9 +301,10 @@ def deliver(frame: Any, path: Path | None) -> None:
 
 def run(arguments: list[str] | None, work: Callable[..., Any] = app) -> int:
     """Run a command; 0 is success, 1 a failure of ours, 2 bad usage or bad input."""
-    warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
     try:
-        work(arguments, exit_on_error=False, print_error=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
+            work(arguments, exit_on_error=False, print_error=False)
         return 0
     except (AutoCrossError, CycloptsError) as error:
         print(f"error: {error}", file=sys.stderr)

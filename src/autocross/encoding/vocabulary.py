@@ -16,6 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from autocross.encoding.rules import EncodingRules
+from autocross.errors import ColumnError
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
 from autocross.table.columns import ListColumn, TextColumn
 from autocross.table.schema import ColumnSchema
@@ -28,7 +29,7 @@ def bucket_of(text: str, n_buckets: int) -> int:
     >>> hex(xxhash.xxh64_intdigest(b"autocross")), bucket_of("autocross", 1000)
     ('0x18a402afca2fc01', 337)
     """
-    return xxhash.xxh64_intdigest(text.encode()) % n_buckets
+    return xxhash.xxh64_intdigest(text.encode("utf-8", "surrogatepass")) % n_buckets
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ class Vocabulary:
         """The code of one value; for a multi-value column the codes of its entries."""
         if self.ragged:
             return (self.encode_entries(value),)
-        if type(value) is str and value in self.code:
-            return (self.code[value],)
+        if isinstance(value, (list, tuple, set, dict)):
+            raise ColumnError(f"Column {self.column.name!r} is categorical, but the row holds {value!r}. Give one value.")
         return (self.code_of(stored_text(value, self.column.stored)),)
 
     def encode_entries(self, value: Any) -> tuple[int, ...]:

@@ -35,7 +35,7 @@ FARTHEST = 50.0  # no weight goes beyond: the probability is 0 or 1 to the last 
 def add_row(sums: Ints, code: int, row: int, label: Any, weight: Any, fold: Any, odds: Floats, unit: float) -> None:
     """Add one row's gradient and curvature to one code, for every model that learns from the row."""
     y = float(label[row])
-    scaled = weight[row] * unit
+    scaled = float(weight[row]) * unit
     for k in range(odds.shape[1]):
         if k != fold[row]:
             q = 1.0 / (1.0 + odds[row, k])
@@ -90,7 +90,7 @@ def try_scales(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, f
     for row in range(codes.shape[0]):
         k = fold[row]
         if k < odds.shape[1]:
-            scaled = weight[row] * unit
+            scaled = float(weight[row]) * unit
             for t in range(losses.shape[0]):
                 losses[t] += np.int64(scaled * row_loss(odds[row, k] * factors[codes[row], k, t], label[row]))
 
@@ -111,7 +111,7 @@ def try_scales_ragged(
     for row in range(starts.shape[0] - 1):
         k = fold[row]
         if k < odds.shape[1]:
-            scaled = weight[row] * unit
+            scaled = float(weight[row]) * unit
             for t in range(losses.shape[0]):
                 o = odds[row, k]
                 for at in range(starts[row], starts[row + 1]):
@@ -123,7 +123,7 @@ def try_scales_ragged(
 def total_loss(label: Any, weight: Any, fold: Any, odds: Floats, unit: float, losses: Ints) -> None:
     """Loss of every model: on the rows it learned from, losses[k, 0], and on the rows left out, losses[k, 1]."""
     for row in range(label.shape[0]):
-        scaled = weight[row] * unit
+        scaled = float(weight[row]) * unit
         for k in range(odds.shape[1]):
             losses[k, 1 if k == fold[row] else 0] += np.int64(scaled * row_loss(odds[row, k], label[row]))
 

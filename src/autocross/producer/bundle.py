@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from autocross.encoding.discretize import Bins
@@ -36,7 +37,7 @@ def save(model: Model, path: str | Path) -> None:
     from safetensors.numpy import save as to_bytes
 
     arrays: Arrays = {}
-    manifest = {
+    manifest: dict[str, Any] = {
         "format": FORMAT,
         "schema": [asdict(column) for column in model.producer.encoder.schema],
         "columns": [pack_column(at, one, arrays) for at, one in enumerate(model.producer.encoder.columns)],
@@ -46,6 +47,7 @@ def save(model: Model, path: str | Path) -> None:
     }
     for at, weight in enumerate(model.weights):
         arrays[f"weight.{at}"] = weight
+    manifest["checksum"] = checksum(manifest, arrays)
     content = to_bytes(arrays, metadata={KEY: json.dumps(manifest)})
     replace_file(Path(path), lambda stream: stream.write(content))
 
@@ -82,13 +84,25 @@ def read(path: str | Path) -> Model:
     except (SafetensorError, UnicodeDecodeError, OverflowError, AttributeError, TypeError) as error:  # the latter: odd dtypes
         raise BundleError(f"{str(path)!r} is no model of autocross, or damaged: {error}. Save or copy it again.") from error
     try:
-        return unpack(json.loads(text), arrays)
+        manifest = json.loads(text)
+        model = unpack(manifest, arrays)
+        require(manifest.pop("checksum", None) == checksum(manifest, arrays), "its checksum does not fit its content")
+        return model
     except BundleError as error:
         raise BundleError(f"Cannot load {str(path)!r}: {error}") from None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, OverflowError) as error:
         raise BundleError(
             f"Cannot load {str(path)!r}: its manifest is damaged ({type(error).__name__}: {error}). Save or copy it again."
         ) from error
+
+
+def checksum(manifest: dict[str, Any], arrays: Arrays) -> str:
+    """A hash of all that is stored: a bit that flips must not change a score."""
+    digest = xxhash.xxh64(json.dumps(manifest).encode())
+    for name in sorted(arrays):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
+    return digest.hexdigest()
 
 
 def require(condition: bool, complaint: str) -> None:

@@ -74,8 +74,8 @@ def from_pandas(native: Any) -> pl.Series:
     """One pandas column, without pyarrow: native numbers go over as arrays, the rest value by value."""
     kind = getattr(native.dtype, "kind", "O")
     if isinstance(native.dtype, np.dtype) and kind in "iufb":
-        column = pl.Series(native.to_numpy())
-        return column.fill_nan(None) if kind == "f" else column
+        values = native.to_numpy()
+        return pl.Series(values, nan_to_null=bool(kind == "f" and np.isnan(values).any()))
     series = nw.from_native(native, series_only=True)
     if kind == "M" and series.dtype != nw.Date:
         return pl.Series(series.dt.replace_time_zone(None).to_numpy().astype("datetime64[us]"))

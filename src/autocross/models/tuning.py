@@ -20,7 +20,8 @@ from autocross.models.logistic import Penalty, Regression
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 L1_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 START = 10.0
-ROUGH = 1e-4  # a sweep that promises less than this a row ends a trial of the shared penalty
+ROUGH = 1e-4  # while penalties are compared, a sweep that promises less than this a row is the last
+FEW_SWEEPS = 5
 FINE = 1e-5
 MAX_SWEEPS = 15
 DISTRUST = 1.0  # loss that a field must gain to move its penalty away from the shared one by a factor of ten
@@ -46,7 +47,7 @@ def tune_shared(regression: Regression, report: Report, *, with_l1: bool) -> Pen
 
     def loss(penalty: Penalty) -> float:
         set_all(regression, penalty)
-        regression.converge(ROUGH, MAX_SWEEPS)
+        regression.converge(ROUGH, FEW_SWEEPS)
         report(f"l1 {penalty.l1:g}, l2 {penalty.l2:g} for all fields")
         return regression.left_out_loss()
 
@@ -74,15 +75,18 @@ def tune_shared(regression: Regression, report: Report, *, with_l1: bool) -> Pen
 def tune_fields(regression: Regression, shared: Penalty, report: Report) -> None:
     """An l2 for every field, by cycles over the fields until no field wants another one."""
     grid = penalties(regression)
-    regression.converge(FINE, MAX_SWEEPS)
     for cycle in range(CYCLES):
+        regression.converge(ROUGH, FEW_SWEEPS)
         changed = 0
         for cross in fields_of(regression):
-            changed += choose(regression, cross, grid, shared)
-        regression.converge(FINE, MAX_SWEEPS)
+            now = regression.terms[cross].penalty.l2
+            # After the first cycle a field only looks around where it is.
+            nearby = grid if cycle == 0 else [penalty for penalty in grid if 0.09 < penalty.l2 / now < 11]
+            changed += choose(regression, cross, nearby, shared)
         report(f"cycle {cycle + 1}: {changed} fields took another penalty")
         if not changed:
             break
+    regression.converge(FINE, MAX_SWEEPS)
 
 
 def fields_of(regression: Regression) -> list[Cross]:

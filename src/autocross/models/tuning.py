@@ -21,9 +21,9 @@ GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 L1_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 START = 10.0
 ROUGH = 1e-4  # while penalties are compared, a sweep that promises less than this a row is the last
-FEW_SWEEPS = 5
+FEW_SWEEPS = 3
 FINE = 1e-5
-MAX_SWEEPS = 15
+MAX_SWEEPS = 10
 DISTRUST = 1.0  # loss that a field must gain to move its penalty away from the shared one by a factor of ten
 CYCLES = 3  # how often every field may choose anew; later choices hardly change anything
 

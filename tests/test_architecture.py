@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "autocross"
 # From the ground up; rooms on one floor do not import each other.
 FLOORS = [
     {"errors", "options", "features", "events"},
-    {"kernels", "engines"},
+    {"kernels", "engines", "crossing"},
     {"table", "observers"},
     {"encoding"},
     {"folds"},

@@ -156,7 +156,7 @@ def test_refit_learns_new_weights_for_the_same_fields(saved_model: Path, people:
         (["fly"], "fly"),
         (["fit", "x.csv", "--target", "y", "-o", "m.acx", "--type", "zip"], "--type COLUMN=KIND"),
         (["fit", "x.csv", "--target", "y", "-o", "m.acx", "--metric", "f1"], "f1"),
-        (["fit", "x.csv", "--target", "y", "-o", "m.acx", "--max-crosses", "3"], "max_crosses=3"),
+        (["fit", "x.csv", "--target", "y", "-o", "m.acx", "--max-crosses", "-3"], "max_crosses=-3"),
         (["fit", "x.csv", "--target", "y", "-o", "m.acx", "--n-jobs", "0"], "n_jobs=0"),
         (["fit", "x.csv", "--target", "y", "-o", "no/such/folder/m.acx"], "no/such/folder"),
         (["fit", "x.csv", "--target", "y", "-o", "m.acx"], "no file 'x.csv'"),

@@ -20,17 +20,29 @@ INTERCEPT: Cross = ()
 
 @dataclass
 class Block:
-    """Some rows, kept where one worker is. ``odds`` is (n_rows, n_models), those of each model."""
+    """Some rows, kept where one worker is. ``odds`` is (n_rows, n_models), those of each model.
+
+    ``row`` are the rows' numbers in the table, ``former`` odds and losses kept for comparison. Of the whole shuffle, the block has
+    every ``n_blocks``-th row from ``place``.
+    """
 
     codes: dict[Cross, FieldCodes]
     label: NDArray[np.uint8]
     weight: NDArray[np.float32]
     fold: NDArray[np.uint8]
+    row: NDArray[np.int64]
+    place: int = 0
+    n_blocks: int = 1
     odds: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    former: tuple[NDArray[np.float64], NDArray[np.float64]] = field(default_factory=lambda: (np.zeros((0, 0)), np.zeros(0)))
 
     @property
     def n_rows(self) -> int:
         return len(self.label)
+
+    def among_first(self, n: int) -> int:
+        """How many of the first n rows of the whole shuffle are here; they come first."""
+        return max(0, min(self.n_rows, -((self.place - n) // self.n_blocks)))
 
 
 def make_blocks(
@@ -48,5 +60,5 @@ def make_blocks(
         rows = order[part::n_blocks]
         coded: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(rows), np.uint8))}
         coded.update({(at,): one.take(rows) for at, one in enumerate(codes)})
-        blocks.append(Block(coded, label[rows], weight[rows], fold[rows]))
+        blocks.append(Block(coded, label[rows], weight[rows], fold[rows], rows, part, n_blocks))
     return blocks

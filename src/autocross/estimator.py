@@ -24,7 +24,7 @@ from autocross.events import FitStarted, Reporter
 from autocross.features import FieldCodes
 from autocross.observers.journal import Journal
 from autocross.observers.progress import Observer, display
-from autocross.options import Bins, EngineName, Evaluation, Metric, Options, PenaltyMode, Split
+from autocross.options import Bins, EngineName, Evaluation, Halving, Metric, Options, PenaltyMode, Split
 from autocross.producer import bundle
 from autocross.producer.model import Model
 from autocross.serving.scorer import Explanation, Scorer
@@ -49,7 +49,10 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         exclude: Sequence[str] | None = None,
         positive: Any = None,
         metric: Metric = "auc",
-        max_crosses: int = 0,
+        max_crosses: int | None = None,
+        max_order: int | None = None,
+        time_limit: float | None = None,
+        halving: Halving = "auto",
         granularities: Sequence[int] | None = None,
         bins: Bins = "auto",
         min_count: int | None = None,
@@ -69,6 +72,9 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         self.positive = positive
         self.metric = metric
         self.max_crosses = max_crosses
+        self.max_order = max_order
+        self.time_limit = time_limit
+        self.halving = halving
         self.granularities = granularities
         self.bins = bins
         self.min_count = min_count
@@ -102,7 +108,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         self.model_ = model
         self.scorer_ = Scorer(model)
         self.history_ = model.about.history
-        self.crosses_: tuple[Any, ...] = ()
+        self.crosses_ = model.about.crosses
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -43,6 +43,38 @@ class StepDone(Event):
 
 
 @dataclass(frozen=True)
+class CandidatesRanked(Event):
+    """A rung of a tournament: how many candidates met on how many rows, and the best five with their gains."""
+
+    round: int
+    rung: int
+    rows: int
+    n_candidates: int
+    best: list[list[Any]]
+
+
+@dataclass(frozen=True)
+class CrossTried(Event):
+    """The best cross of a round, refitted: what it gained a row on fresh folds, its error, and what it needed to gain."""
+
+    round: int
+    cross: str
+    gain: float
+    error: float
+    needed: float
+    accepted: bool
+    score: float
+
+
+@dataclass(frozen=True)
+class SearchStopped(Event):
+    """Why no further cross is looked for."""
+
+    why: str
+    n_crosses: int
+
+
+@dataclass(frozen=True)
 class Noticed(Event):
     """Something the user should know; a ``warning`` is also raised as a Python warning."""
 

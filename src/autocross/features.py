@@ -20,7 +20,7 @@ class Field:
     """One encoded column: what a weight can be learned for.
 
     ``shares_rare`` says that values too rare to judge share code 1; bins of a number do not, they have neighbours.
-    ``width`` is the largest number of codes in a row.
+    ``width`` is the largest number of codes in a row, ``part`` the calendar part of a time.
     """
 
     name: str
@@ -28,6 +28,7 @@ class Field:
     n_codes: int
     shares_rare: bool
     width: int = 1
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,12 @@ class FieldCodes:
     @property
     def n_rows(self) -> int:
         return len(self.codes) if self.starts is None else len(self.starts) - 1
+
+    def between(self, first: int, last: int) -> FieldCodes:
+        """The codes of some rows in sequence; nothing is copied."""
+        if self.starts is None:
+            return FieldCodes(self.codes[first:last])
+        return FieldCodes(self.codes, self.starts[first : last + 1])
 
     def take(self, rows: NDArray[np.int64]) -> FieldCodes:
         """The codes of these rows, in this order."""

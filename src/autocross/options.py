@@ -14,6 +14,7 @@ Metric = Literal["auc", "log_loss", "accuracy"]
 Bins = Literal["auto", "width", "quantile"]
 PenaltyMode = Literal["field", "shared"]
 Evaluation = Literal["auto", "holdout", "kfold"]
+Halving = Literal["auto", "paper"]
 Split = Literal["auto", "random", "time", "group"]
 
 
@@ -34,8 +35,11 @@ class Options:
     exclude: Sequence[str] | None = option(None, "Columns to leave out altogether.")
     positive: Any = option(None, "The label that counts as yes; by default the larger of the two.")
     metric: Metric = option("auc", "The score that is reported while fitting.")
-    max_crosses: int = option(
-        0, "Stop after this many crosses. 0 gives LR (base), the only choice in this version.", at_least=0, at_most=0
+    max_crosses: int | None = option(None, "Stop after this many crosses. 0 gives LR (base).", at_least=0)
+    max_order: int | None = option(None, "Longest cross, counted in columns.", at_least=2)
+    time_limit: float | None = option(None, "Seconds from the call of fit to its return.", at_least=0)
+    halving: Halving = option(
+        "auto", "How candidates compete on ever more rows: with a floor under the first rung, or as in the paper, to the letter."
     )
     granularities: Sequence[int] | None = option(
         None, "Numbers of bins for numerical columns; by default powers of ten up to a limit that grows with the rows."
@@ -81,7 +85,7 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
         return
     low, high = entry.metadata["at_least"], entry.metadata["at_most"]
     if low is not None:
-        if not is_whole(value):
+        if not is_whole(value) and not (entry.name == "time_limit" and isinstance(value, float)):
             raise OptionError(f"Option {entry.name}={value!r} is not a whole number.")
         if value < low or (high is not None and value > high):
             bounds = f"at least {low}" if high is None else f"between {low} and {high}"

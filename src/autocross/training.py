@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross import folds as splits
-from autocross.blocks import INTERCEPT, make_blocks
+from autocross.blocks import INTERCEPT, Cross, make_blocks
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
@@ -20,11 +21,12 @@ from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, S
 from autocross.features import FieldCodes
 from autocross.folds import Folds
 from autocross.models import tuning
-from autocross.models.logistic import Penalty, Regression
+from autocross.models.logistic import Penalty, Regression, again
 from autocross.models.metrics import measure
 from autocross.options import Options
-from autocross.producer.model import About, Model, Producer, Rule
+from autocross.producer.model import About, FoundCross, Model, Producer, Rule
 from autocross.search import granularity
+from autocross.search.loop import Accepted, Search, State, put
 from autocross.table.coerce import texts, typed
 from autocross.table.columns import Table, TimeColumn
 from autocross.table.inference import infer, known
@@ -59,6 +61,7 @@ class Training:
         self.seed = options.random_state or 0
         self.rules: list[Rule] = []
         self.history: list[dict[str, Any]] = []
+        self.redraw: Callable[[int], Folds]
 
     def rule(self, name: str, value: object, why: str) -> None:
         """Note what a rule decided; `show` prints it."""
@@ -86,25 +89,51 @@ class Training:
             self.place(engine, codes, rows, folds)
             regression = self.tune(engine, encoder, rows, folds, encoding.min_count)
             score = self.score(regression)
-            self.look_for_leaks(engine, regression, codes, rows, folds, score)
+            if self.look_for_leaks(engine, regression, codes, rows, folds, score):
+                self.place(engine, codes, rows, folds)
+                regression = again(regression)
+            found = self.search(engine, encoder, rows, regression)
+            regression, producer = found.regression, Producer(encoder, tuple(one.coder for one in found.accepted))
+            score = found.accepted[-1].score if found.accepted else score
             penalties = {cross: term.penalty for cross, term in regression.terms.items()}
-            start = regression.mean_weights()
-            intercept, weights = self.final_weights(engine, encoder, rows, penalties, start)
-        return self.finish(encoder, intercept, weights, penalties, score, rows)
+            intercept, weights = self.final_weights(engine, producer, rows, penalties, regression.mean_weights())
+        crosses = tuple(self.record(encoder, one) for one in found.accepted)
+        return self.finish(producer, crosses, intercept, weights, penalties, score, rows)
 
     def refit(self, model: Model, rows: Rows) -> Model:
         """New weights on new rows, for the same fields under the same penalties."""
-        encoder = model.producer.encoder
-        codes = encoder.encode(rows.table)
-        penalties = {(at,): Penalty(*pair) for at, pair in enumerate(model.penalties)}
-        start: dict[tuple[int, ...], NDArray[np.float64]] = {(at,): weight for at, weight in enumerate(model.weights)}
+        producer = model.producer
+        codes = producer.encoder.encode(rows.table)
+        penalties = {term: Penalty(*pair) for term, pair in zip(producer.terms, model.penalties, strict=True)}
+        start: dict[Cross, NDArray[np.float64]] = dict(zip(producer.terms, model.weights, strict=True))
         start[INTERCEPT] = np.array([model.intercept])
         everyone = np.full(rows.table.n_rows, splits.ALL, np.uint8)
         with make_engine(self.options.engine, self.options.n_jobs) as engine:
             self.place(engine, codes, rows, Folds(everyone, 1, "none", "refit"))
-            intercept, weights = self.final_weights(engine, encoder, rows, penalties, start)
+            for cross in producer.crosses:
+                engine.each(put, cross)
+            intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
         self.rules, self.history = list(model.about.rules), list(model.about.history)
-        return self.finish(encoder, intercept, weights, penalties, None, rows)
+        return self.finish(producer, model.about.crosses, intercept, weights, penalties, None, rows)
+
+    def search(self, engine: Engine, encoder: Encoder, rows: Rows, regression: Regression) -> State:
+        """Crosses, found round by round."""
+        self.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
+
+        def fresh(round: int) -> Folds:
+            return self.redraw(self.seed + 7919 * round)
+
+        search = Search(engine, encoder.fields, rows.table.n_rows, self.options, self.reporter, fresh, self.score)
+        found = search.run(regression)
+        for n, one in enumerate(found.accepted):
+            self.history.append({"seconds": one.seconds, "crosses": n + 1, "score": one.score})
+        return found
+
+    def record(self, encoder: Encoder, one: Accepted) -> FoundCross:
+        """An accepted cross by the names of its fields and columns."""
+        parts = [encoder.fields[at] for at in one.coder.fields]
+        columns = tuple(dict.fromkeys(part.column for part in parts))
+        return FoundCross(tuple(part.name for part in parts), columns, one.gain, one.error)
 
     def decide_schema(self, frame: pl.DataFrame) -> Schema:
         """A kind for every column; say which are left out."""
@@ -152,7 +181,8 @@ class Training:
             raise OptionError("Option split='time' needs a time column. Name it by time=, or declare its kind by types=.")
         groups = None if options.groups is None else texts(frame[options.groups]).index.astype(np.int64)
         holdout = splits.use_holdout(options.evaluation, table.n_rows)
-        folds = splits.choose(options.split, table.n_rows, self.seed, holdout, groups, times, options.time)
+        self.redraw = lambda seed: splits.choose(options.split, table.n_rows, seed, holdout, groups, times, options.time)
+        folds = self.redraw(self.seed)
         judged_by = "holdout of a fifth" if holdout else f"{folds.n_models} folds"
         self.rule("evaluation", judged_by, "given" if options.evaluation != "auto" else f"rule for {table.n_rows:,} rows")
         self.rule("split", folds.kind, folds.why)
@@ -222,18 +252,13 @@ class Training:
 
     def look_for_leaks(
         self, engine: Engine, regression: Regression, codes: list[FieldCodes], rows: Rows, folds: Folds, score: float
-    ) -> None:
-        """Compare with random folds where rows are kept apart by time or group: a large gap is a leak."""
+    ) -> bool:
+        """Compare with random folds where rows are kept apart by time or group: a large gap is a leak. Says if it looked."""
         if folds.kind == "random" or self.options.metric != "auc":
-            return
+            return False
         random = splits.by_row(rows.table.n_rows, self.seed, folds.n_models == 1, "")
         self.place(engine, codes, rows, random)
-        other = Regression(engine, rows.total_weight, random.n_models, min_count=regression.min_count)
-        for cross, term in regression.terms.items():
-            if cross != INTERCEPT:
-                other.add(cross, term.field, term.penalty)
-        other.converge(tuning.ROUGH, tuning.MAX_SWEEPS)
-        gap = self.score(other) - score
+        gap = self.score(again(regression)) - score
         n_rarer = min(np.bincount(rows.labels.code, minlength=2))
         if gap > max(LEAK, 2 * (score * (1 - score) / n_rarer) ** 0.5):  # two standard errors of the AUC, roughly
             self.reporter.warn(
@@ -241,24 +266,26 @@ class Training:
                 f"some columns tell which {'period' if folds.kind == 'time' else 'group'} a row is from. "
                 "The lower figure is the honest one for new rows."
             )
+        return True
 
     def final_weights(
-        self, engine: Engine, encoder: Encoder, rows: Rows, penalties: Any, start: Any
+        self, engine: Engine, producer: Producer, rows: Rows, penalties: Any, start: Any
     ) -> tuple[float, list[NDArray[np.float64]]]:
         """One model on all rows, from the weights already found."""
         self.reporter.tell(PhaseStarted, phase="fitting all rows", steps=1)
         regression = Regression(engine, rows.total_weight, 1, everyone=True)
         regression.move(INTERCEPT, start[INTERCEPT][:, None])
-        for at, field in enumerate(encoder.fields):
-            regression.add((at,), field, penalties[(at,)], start[(at,)])
+        for term, field in zip(producer.terms, producer.fields, strict=True):
+            regression.add(term, field, penalties[term], start[term])
         sweeps = regression.converge(FINAL, FINAL_SWEEPS)
         self.reporter.tell(StepDone, phase="fitting all rows", step=1, detail=f"{sweeps} sweeps")
-        weights = [regression.terms[(at,)].weight[:, 0].copy() for at in range(len(encoder.fields))]
+        weights = [regression.terms[term].weight[:, 0].copy() for term in producer.terms]
         return float(regression.terms[INTERCEPT].weight[0, 0]), weights
 
     def finish(
         self,
-        encoder: Encoder,
+        producer: Producer,
+        crosses: tuple[FoundCross, ...],
         intercept: float,
         weights: list[NDArray[np.float64]],
         penalties: Any,
@@ -273,6 +300,7 @@ class Training:
             self.options.metric,
             clean,
             rows.table.n_rows,
+            crosses,
             tuple(self.rules),
             tuple(self.history),
         )
@@ -280,9 +308,9 @@ class Training:
             FitFinished,
             n_rows=rows.table.n_rows,
             n_fields=len(weights),
-            n_crosses=0,
+            n_crosses=len(crosses),
             metric=self.options.metric,
             score=clean,
         )
-        pairs = tuple((penalties[(at,)].l1, penalties[(at,)].l2) for at in range(len(weights)))
-        return Model(Producer(encoder), intercept, tuple(weights), pairs, about)
+        pairs = tuple((penalties[term].l1, penalties[term].l2) for term in producer.terms)
+        return Model(producer, intercept, tuple(weights), pairs, about)

@@ -80,7 +80,9 @@ class Calendar:
     @property
     def fields(self) -> tuple[Field, ...]:
         name = self.column.name
-        return tuple(Field(f"{name}.{part}", name, FIRST + len(values), shares_rare=True) for part, values in self.seen.items())
+        return tuple(
+            Field(f"{name}.{part}", name, FIRST + len(values), shares_rare=True, part=part) for part, values in self.seen.items()
+        )
 
     ragged = False
 

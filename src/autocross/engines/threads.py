@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Concatenate
 
 from autocross.engines.base import B, Engine, P, R
@@ -27,7 +27,10 @@ class ThreadsEngine(Engine):
 
         # The caller's thread works too: one hand-over fewer for every task.
         others = [self.pool.submit(lane, first) for first in range(1, min(self.n_workers, len(self.blocks)))]
-        lanes = [lane(0), *(other.result() for other in others)]
+        try:
+            lanes = [lane(0), *(other.result() for other in others)]
+        finally:
+            wait(others)  # an interrupt must not leave a thread at work on a block
         return [lanes[at % self.n_workers][at // self.n_workers] for at in range(len(self.blocks))]
 
     def close(self) -> None:

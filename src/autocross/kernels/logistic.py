@@ -149,6 +149,27 @@ def best_move(g: float, h: float, l1: float, w: float) -> float:
 
 
 @kernel
+def first_steps(sums: Ints, unit: float, tied: Any, l2s: Floats, width: int, factors: Floats) -> None:
+    """Fill `factors` (n_codes, n_models, n_tries) with exp(step from weight zero) under each l2. Codes without rows stay."""
+    for k in range(sums.shape[1]):
+        shared_g, shared_h = 0.0, 0.0
+        for code in range(sums.shape[0]):
+            if tied[code, k]:
+                shared_g += sums[code, k, 0] / unit
+                shared_h += sums[code, k, 1] / unit
+        for code in range(sums.shape[0]):
+            g = sums[code, k, 0] / unit + (shared_g if code == 1 else 0.0)
+            h = sums[code, k, 1] / unit + (shared_h if code == 1 else 0.0)
+            for t in range(l2s.shape[0]):
+                still = tied[code, k] or g == 0.0
+                factors[code, k, t] = 1.0 if still else math.exp(best_move(g, h + l2s[t] / width, 0.0, 0.0) / width)
+        for code in range(sums.shape[0]):
+            if tied[code, k]:
+                for t in range(l2s.shape[0]):
+                    factors[code, k, t] = factors[1, k, t]
+
+
+@kernel
 def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: float, width: int, delta: Floats) -> float:
     """Fill `delta` with the step of the field's weights; return the decrease of the loss it promises.
 

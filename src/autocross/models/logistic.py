@@ -133,6 +133,7 @@ class Regression:
         self.terms: dict[Cross, Term] = {}
         n_labels = engine.total(start, n_models, everyone)
         self.mean_weight = total_weight / int(n_labels.sum())
+        self.rarer_rate = int(n_labels.min()) / int(n_labels.sum())
         self.add(INTERCEPT, Field("", "", 1, shares_rare=False), UNPENALISED)
 
     def add(self, cross: Cross, field: Field, penalty: Penalty, weight: Floats | None = None) -> None:
@@ -211,6 +212,25 @@ class Regression:
         order = np.lexsort([weight, label, score])  # sums of floats must not depend on how rows are spread over blocks
         return score[order], label[order], weight[order].astype(np.float64)
 
+    def effect(self, cross: Cross) -> float:
+        """How far a field moves the log-odds: the mean square of its weights, by rows."""
+        term = self.terms[cross]
+        rows = self.engine.total(count, cross, term.field.n_codes)
+        return float((rows * term.weight**2).sum() / max(1, rows.sum()))
+
     def mean_weights(self) -> Mapping[Cross, Floats]:
         """The models' weights averaged: where a fit to all rows may begin."""
         return {cross: term.weight.mean(axis=1) for cross, term in self.terms.items()}
+
+
+def again(former: Regression, tolerance: float = 1e-5, max_sweeps: int = 10) -> Regression:
+    """The same terms under the same penalties on the blocks as they are now, from nothing.
+
+    Old weights may have seen the rows that judge now.
+    """
+    regression = Regression(former.engine, former.total_weight, former.n_models, min_count=former.min_count)
+    for cross, term in former.terms.items():
+        if cross != INTERCEPT:
+            regression.add(cross, term.field, term.penalty)
+    regression.converge(tolerance, max_sweeps)
+    return regression

@@ -5,7 +5,17 @@ from __future__ import annotations
 import sys
 from typing import IO, Protocol
 
-from autocross.events import Event, FitFinished, Noticed, PhaseStarted, RuleApplied, StepDone
+from autocross.events import (
+    CandidatesRanked,
+    CrossTried,
+    Event,
+    FitFinished,
+    Noticed,
+    PhaseStarted,
+    RuleApplied,
+    SearchStopped,
+    StepDone,
+)
 
 
 class Observer(Protocol):
@@ -21,6 +31,15 @@ def line(event: Event, metric: str) -> str | None:
         return event.phase
     if isinstance(event, StepDone):
         return f"  {event.detail}" + ("" if event.score is None else f"   {metric} {event.score:.4f}")
+    if isinstance(event, CandidatesRanked):
+        best = ", ".join(f"{name} {gain:+.1f}" for name, gain in event.best[:3])
+        return f"  round {event.round}, {event.n_candidates} candidates on {event.rows:,} rows: {best}"
+    if isinstance(event, CrossTried):
+        sign, verb = ("+", "needed") if event.accepted else ("-", "would have needed")
+        gained = f"gained {event.gain:.5f} ± {event.error:.5f} a row, {verb} {event.needed:.5f}"
+        return f"  {sign} {event.cross}   {gained}   {metric} {event.score:.4f}"
+    if isinstance(event, SearchStopped):
+        return f"  search ended with {event.n_crosses} crosses: {event.why}"
     if isinstance(event, RuleApplied):
         return f"  {event.name}: {event.value} ({event.why})"
     if isinstance(event, Noticed) and not event.warning:

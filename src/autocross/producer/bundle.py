@@ -16,12 +16,13 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from autocross.crossing import CrossCoder
 from autocross.encoding.discretize import Bins
 from autocross.encoding.encoder import ColumnEncoder, Encoder
 from autocross.encoding.timestamps import Calendar, parts_of
 from autocross.encoding.vocabulary import Vocabulary
 from autocross.errors import BundleError, FileError
-from autocross.producer.model import About, Model, Producer, Rule
+from autocross.producer.model import About, FoundCross, Model, Producer, Rule
 from autocross.table.atomic import replace_file
 from autocross.table.schema import KINDS, ColumnSchema, Stored
 from autocross.table.values import MIDNIGHT_1970, MISSING_TEXTS
@@ -41,6 +42,7 @@ def save(model: Model, path: str | Path) -> None:
         "format": FORMAT,
         "schema": [asdict(column) for column in model.producer.encoder.schema],
         "columns": [pack_column(at, one, arrays) for at, one in enumerate(model.producer.encoder.columns)],
+        "crosses": [pack_cross(at, one, arrays) for at, one in enumerate(model.producer.crosses)],
         "intercept": model.intercept,
         "penalties": model.penalties,
         "about": asdict(model.about),
@@ -65,6 +67,12 @@ def pack_column(at: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str, An
         return {"name": name, "coder": "bins", "names": list(encoder.names)}
     assert isinstance(encoder, Calendar)
     return {"name": name, "coder": "calendar", "seen": {part: list(values) for part, values in encoder.seen.items()}}
+
+
+def pack_cross(at: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:
+    """One cross: its fields as JSON, its values as an array."""
+    arrays[f"cross.{at}"] = cross.values
+    return {"fields": list(cross.fields), "n_buckets": cross.n_buckets, "width": cross.width}
 
 
 def read(path: str | Path) -> Model:
@@ -126,7 +134,9 @@ def unpack(manifest: dict[str, Any], arrays: Arrays) -> Model:
     for at, entry in enumerate(manifest["columns"]):
         require(entry["name"] in by_name, f"column {entry['name']!r} is not in its schema")
         columns.append(unpack_column(at, entry, by_name[entry["name"]], arrays))
-    producer = Producer(Encoder(schema, tuple(columns)))
+    encoder = Encoder(schema, tuple(columns))
+    crosses = tuple(unpack_cross(at, entry, encoder, arrays) for at, entry in enumerate(manifest["crosses"]))
+    producer = Producer(encoder, crosses)
     weights = tuple(arrays[f"weight.{at}"] for at in range(len(producer.fields)))
     for field, weight in zip(producer.fields, weights, strict=True):
         require(
@@ -179,6 +189,22 @@ def unpack_column(at: int, entry: dict[str, Any], schema: ColumnSchema, arrays: 
     return Calendar(schema, seen)
 
 
+def unpack_cross(at: int, entry: dict[str, Any], encoder: Encoder, arrays: Arrays) -> CrossCoder:
+    """One cross, its values in the order of their keys."""
+    fields, values = tuple(entry["fields"]), arrays[f"cross.{at}"]
+    in_range = all(isinstance(one, int) and 0 <= one < len(encoder.fields) for one in fields)
+    require(in_range and list(fields) == sorted(set(fields)) and len(fields) >= 2, f"cross {at} has impossible fields")
+    sizes = tuple(encoder.fields[one].n_codes for one in fields)
+    require(values.dtype == np.uint32 and values.ndim == 2 and values.shape[1] == len(fields), f"cross {at} has no proper values")
+    require(bool((values < np.array(sizes)).all()), f"cross {at} has a value that its fields cannot have")
+    n_buckets, width = entry["n_buckets"], entry["width"]
+    require(isinstance(n_buckets, int) and 0 <= n_buckets < 1 << 31, f"cross {at} has no proper number of buckets")
+    require(isinstance(width, int) and width >= 1, f"cross {at} has no proper width")
+    cross = CrossCoder(fields, sizes, values, n_buckets, width)
+    require(bool((np.diff(cross.keys) > 0).all()), f"cross {at} has values out of order")
+    return cross
+
+
 def unpack_texts(name: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple[str, ...]:
     """Texts stored end to end; ``ends`` counts characters."""
     require(
@@ -204,6 +230,12 @@ def unpack_about(entry: dict[str, Any]) -> About:
         metric=str(entry["metric"]),
         score=None if entry["score"] is None else float(entry["score"]),
         n_rows=int(entry["n_rows"]),
+        crosses=tuple(unpack_found(cross) for cross in entry["crosses"]),
         rules=tuple(Rule(**{key: str(value) for key, value in rule.items()}) for rule in entry["rules"]),
         history=tuple(dict(record) for record in entry["history"]),
     )
+
+
+def unpack_found(entry: dict[str, Any]) -> FoundCross:
+    fields, columns = (tuple(map(str, entry[word])) for word in ("fields", "columns"))
+    return FoundCross(fields, columns, float(entry["gain"]), float(entry["error"]))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
-from autocross.features import Field, FieldCodes
+from autocross.features import FIRST, Field, FieldCodes
 from autocross.table.columns import Table
 
 Floats = NDArray[np.float64]
@@ -26,6 +29,20 @@ class Rule:
 
 
 @dataclass(frozen=True)
+class FoundCross:
+    """A cross of the solution: its fields and columns, and what it gained in loss a row on fresh folds, with the error."""
+
+    fields: tuple[str, ...]
+    columns: tuple[str, ...]
+    gain: float
+    error: float
+
+    @property
+    def order(self) -> int:
+        return len(self.columns)
+
+
+@dataclass(frozen=True)
 class About:
     """Where a model comes from; nothing here changes a score."""
 
@@ -34,19 +51,27 @@ class About:
     metric: str
     score: float | None
     n_rows: int
+    crosses: tuple[FoundCross, ...] = ()
     rules: tuple[Rule, ...] = ()
     history: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
 class Producer:
-    """Rows -> codes of every field."""
+    """Rows -> codes of every field, and of every cross behind them."""
 
     encoder: Encoder
+    crosses: tuple[CrossCoder, ...] = ()
+
+    @cached_property
+    def fields(self) -> tuple[Field, ...]:
+        base = self.encoder.fields
+        return (*base, *(cross.field([base[at] for at in cross.fields]) for cross in self.crosses))
 
     @property
-    def fields(self) -> tuple[Field, ...]:
-        return self.encoder.fields
+    def terms(self) -> list[tuple[int, ...]]:
+        """What a weight is learned for: single fields, then crosses, each as a tuple of fields."""
+        return [*((at,) for at in range(len(self.encoder.fields))), *(cross.fields for cross in self.crosses)]
 
     @property
     def names(self) -> list[str]:
@@ -54,20 +79,37 @@ class Producer:
 
     def codes(self, table: Table) -> list[FieldCodes]:
         """The codes of all rows, field by field."""
-        return self.encoder.encode(table)
+        coded = self.encoder.encode(table)
+        return [*coded, *(cross.encode([coded[at] for at in cross.fields]) for cross in self.crosses)]
+
+    def codes_one(self, row: Mapping[str, Any]) -> list[Any]:
+        """The codes of one row, field by field; a tuple where there may be several."""
+        coded = self.encoder.encode_one(row)
+        return [*coded, *(cross.encode_one([coded[at] for at in cross.fields]) for cross in self.crosses)]
+
+    def describe(self, at: int, code: int) -> str:
+        """The value behind a code, in words."""
+        n_base = len(self.encoder.fields)
+        if at < n_base:
+            return self.encoder.describe(at, code)
+        cross = self.crosses[at - n_base]
+        if code < FIRST:
+            return "(rare)"
+        if code >= FIRST + len(cross.values):
+            return f"(hashed {code - FIRST - len(cross.values)})"
+        parts = zip(cross.fields, cross.values[code - FIRST].tolist(), strict=True)
+        return " x ".join(f"{self.encoder.fields[field].name}={self.encoder.describe(field, part)}" for field, part in parts)
 
     def value_names(self) -> list[str]:
         """A name for every code of every field: the columns of the one-hot matrix."""
-        return [
-            f"{one.name}={self.encoder.describe(at, code)}" for at, one in enumerate(self.fields) for code in range(one.n_codes)
-        ]
+        return [f"{one.name}={self.describe(at, code)}" for at, one in enumerate(self.fields) for code in range(one.n_codes)]
 
     def readable(self, codes: list[FieldCodes]) -> dict[str, list[str | None]]:
         """Every field's values in words; those of a multi-value field joined by `|`."""
         columns: dict[str, list[str | None]] = {}
         for at, (one, coded) in enumerate(zip(self.fields, codes, strict=True)):
             used = np.unique(coded.codes).tolist()
-            words = {code: self.encoder.describe(at, code) for code in used}
+            words = {code: self.describe(at, code) for code in used}
             texts: list[str | None] = [words[code] for code in coded.codes.tolist()]
             if coded.starts is not None:
                 bounds = coded.starts.tolist()

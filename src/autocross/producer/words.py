@@ -13,9 +13,9 @@ STRONGEST = 3
 
 def summary(model: Model) -> dict[str, Any]:
     """Everything there is to know about a model, as JSON can hold it."""
-    encoder, about = model.producer.encoder, model.about
+    producer, about = model.producer, model.about
     found = []
-    for at, field in enumerate(encoder.fields):
+    for at, field in enumerate(producer.fields):
         weight = model.weights[at]
         order = np.argsort(-np.abs(weight), kind="stable")[:STRONGEST].tolist()
         found.append(
@@ -25,7 +25,7 @@ def summary(model: Model) -> dict[str, Any]:
                 "n_codes": field.n_codes,
                 "l1": model.penalties[at][0],
                 "l2": model.penalties[at][1],
-                "strongest": [[encoder.describe(at, code), float(weight[code])] for code in order],
+                "strongest": [[producer.describe(at, code), float(weight[code])] for code in order],
             }
         )
     return {
@@ -37,9 +37,12 @@ def summary(model: Model) -> dict[str, Any]:
         "validation_score": about.score,
         "intercept": model.intercept,
         "rules": [{"name": rule.name, "value": rule.value, "why": rule.why} for rule in about.rules],
-        "columns": [{"name": one.name, "kind": one.kind, "reason": one.reason} for one in encoder.schema],
+        "columns": [{"name": one.name, "kind": one.kind, "reason": one.reason} for one in producer.encoder.schema],
         "fields": found,
-        "crosses": [],
+        "crosses": [
+            {"fields": list(one.fields), "columns": list(one.columns), "order": one.order, "gain": one.gain, "error": one.error}
+            for one in about.crosses
+        ],
     }
 
 
@@ -50,6 +53,8 @@ def in_words(found: dict[str, Any]) -> str:
     lines += [f"  {rule['name']:14} {rule['value']} ({rule['why']})" for rule in found["rules"]]
     lines += ["", "columns"]
     lines += [f"  {column['kind']:12} {column['name']} ({column['reason']})" for column in found["columns"]]
+    lines += ["", f"crosses, with what each gained in loss a row on fresh folds ({len(found['crosses'])})"]
+    lines += [f"  {' x '.join(cross['fields'])}   {cross['gain']:.5f} ± {cross['error']:.5f}" for cross in found["crosses"]]
     lines += [
         "",
         f"fields, their penalty, and the values with the strongest weights (intercept {found['intercept']:+.3f})",

@@ -104,6 +104,8 @@ class Scorer:
             weights = [weight.tolist() for weight in model.weights[first : first + len(column.fields)]]
             first += len(column.fields)
             self.plan.append((column.column.name, contributions(column, weights)))
+        crosses = model.producer.crosses
+        self.crosses = [(cross, weight.tolist()) for cross, weight in zip(crosses, model.weights[first:], strict=True)]
 
     def log_odds_one(self, row: Mapping[str, Any]) -> float:
         """The log-odds of one row, added up in the order of the fields."""
@@ -114,6 +116,11 @@ class Scorer:
         for name, look_up in self.plan:
             for contribution in look_up(get(name)):
                 total += contribution
+        if self.crosses:
+            codes = self.model.producer.encoder.encode_one(row)
+            for cross, weight in self.crosses:
+                for code in cross.encode_one([codes[at] for at in cross.fields]):
+                    total += weight[code]
         return total
 
     def score_one(self, row: Mapping[str, Any]) -> float:
@@ -136,10 +143,10 @@ class Scorer:
     def explain_one(self, row: Mapping[str, Any]) -> Explanation:
         """The contribution of every field to one row's log-odds."""
         log_odds = self.log_odds_one(row)
-        encoder = self.model.producer.encoder
+        producer = self.model.producer
         reasons = []
-        for at, (coded, field) in enumerate(zip(encoder.encode_one(row), encoder.fields, strict=True)):
+        for at, (coded, field) in enumerate(zip(producer.codes_one(row), producer.fields, strict=True)):
             codes = coded if isinstance(coded, tuple) else (coded,)
-            value = " | ".join(encoder.describe(at, code) for code in codes) or "(empty)"
+            value = " | ".join(producer.describe(at, code) for code in codes) or "(empty)"
             reasons.append(Reason(field.name, value, sum(float(self.model.weights[at][code]) for code in codes)))
         return Explanation(probability(log_odds), log_odds, self.model.intercept, tuple(reasons))

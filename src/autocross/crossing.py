@@ -1,0 +1,123 @@
+"""Codes of fields -> codes of a cross. The one place that computes a crossed code: search, refit and scoring call it.
+
+A cross of fields with n1, n2, ... codes has the key ((c1 * n2 + c2) * n3 + c3) ..., taken modulo a prime below 2^40: exact
+while the product of the sizes is smaller, a hash beyond. Frequent keys get codes of their own, as texts do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.features import FIRST, RARE, Field, FieldCodes, narrowest
+
+Ints = NDArray[np.int64]
+
+MODULUS = (1 << 40) - 87  # prime; times any number of codes below 2^23 it fits 63 bits
+MOST_ENTRIES = 64  # a row's entries in a cross of multi-value fields, at most
+
+
+def cross_key(codes: Sequence[Any], sizes: Sequence[int]) -> Any:
+    """The key of one row's codes, as whole numbers, or of many rows' codes, as arrays of 64-bit integers.
+
+    >>> cross_key([1, 2, 3], [10, 20, 30]), cross_key([np.array([1, 0]), np.array([2, 4])], [10, 20])
+    (663, array([22,  4]))
+    """
+    key, span = codes[0], sizes[0]
+    for code, size in zip(codes[1:], sizes[1:], strict=True):
+        key, span = key * size + code, span * size
+        if span > MODULUS:
+            key = key % MODULUS
+    return key
+
+
+def pair_up(coded: Sequence[FieldCodes]) -> tuple[list[Ints], Ints | None]:
+    """The fields' codes side by side, one entry for each combination in a row; row bounds if rows differ in number."""
+    columns = [one.codes.astype(np.int64) for one in coded]
+    if all(one.starts is None for one in coded):
+        return columns, None
+    n_rows = coded[0].n_rows
+    bounds = [np.arange(n_rows + 1) if one.starts is None else one.starts for one in coded]
+    sizes = [np.diff(one) for one in bounds]
+    total = np.minimum(np.prod(sizes, axis=0), MOST_ENTRIES)
+    starts = np.concatenate([[0], np.cumsum(total)]).astype(np.int64)
+    rows = np.repeat(np.arange(n_rows), total)
+    place = np.arange(starts[-1]) - starts[rows]  # an entry's number within its row, read as digits, the last field fastest
+    found = []
+    for column, bound, size in zip(reversed(columns), reversed(bounds), reversed(sizes), strict=True):
+        found.append(column[bound[rows] + place % size[rows]])
+        place = place // size[rows]
+    return found[::-1], starts
+
+
+@dataclass(frozen=True)
+class CrossCoder:
+    """The codes of one cross. ``values`` holds the fields' codes of every value that has a code, (n_values, order)."""
+
+    fields: tuple[int, ...]
+    sizes: tuple[int, ...]
+    values: NDArray[np.uint32]
+    n_buckets: int = 0
+    width: int = 1
+
+    @cached_property
+    def keys(self) -> Ints:
+        """Keys of the values, which are sorted by them."""
+        found: Ints = cross_key([self.values[:, at].astype(np.int64) for at in range(len(self.fields))], self.sizes)
+        return found
+
+    @cached_property
+    def code(self) -> dict[int, int]:
+        return {key: FIRST + at for at, key in enumerate(self.keys.tolist())}
+
+    @property
+    def n_codes(self) -> int:
+        return FIRST + len(self.values) + self.n_buckets
+
+    def field(self, parts: Sequence[Field]) -> Field:
+        """The cross as a field, named after its parts."""
+        names, columns = " x ".join(part.name for part in parts), " x ".join(part.column for part in parts)
+        return Field(names, columns, self.n_codes, shares_rare=True, width=self.width)
+
+    def encode(self, coded: Sequence[FieldCodes]) -> FieldCodes:
+        """The cross's codes in rows whose fields have these codes."""
+        columns, starts = pair_up(coded)
+        return FieldCodes(self.look_up(cross_key(columns, self.sizes)).astype(narrowest(self.n_codes)), starts)
+
+    def look_up(self, keys: Ints) -> Ints:
+        """The codes of keys: their place among the known ones, else a bucket, else rare."""
+        at = np.searchsorted(self.keys, keys)
+        other = FIRST + len(self.keys) + keys % self.n_buckets if self.n_buckets else np.int64(RARE)
+        if not len(self.keys):
+            return np.broadcast_to(other, keys.shape)
+        known = self.keys[np.minimum(at, len(self.keys) - 1)] == keys
+        return np.where(known, FIRST + at, other)
+
+    def encode_one(self, coded: Sequence[Any]) -> tuple[int, ...]:
+        """The codes of one row: one, or one for each combination where a field has several."""
+        if any(isinstance(one, tuple) for one in coded):
+            rows = [
+                FieldCodes(np.atleast_1d(np.array(one, np.int64)), np.array([0, len(one)]) if isinstance(one, tuple) else None)
+                for one in coded
+            ]
+            return tuple(self.encode(rows).codes.tolist())
+        key = cross_key(coded, self.sizes)
+        if self.n_buckets:
+            return (self.code.get(key, FIRST + len(self.values) + key % self.n_buckets),)
+        return (self.code.get(key, RARE),)
+
+
+def most_frequent(
+    keys: Ints, values: NDArray[np.uint32], counts: Ints, min_count: int, cap: int
+) -> tuple[NDArray[np.uint32], bool]:
+    """The values that get a code, in the order of their keys, and whether others beyond the cap must be hashed."""
+    frequent = np.flatnonzero(counts >= min_count)
+    beyond = len(frequent) > cap
+    if beyond:
+        frequent = frequent[np.lexsort([keys[frequent], -counts[frequent]])[:cap]]
+    return values[frequent[np.argsort(keys[frequent], kind="stable")]], beyond

@@ -1,0 +1,40 @@
+"""The tree of feature sets: children of a set are its pair-wise crosses.
+
+A cross is the sorted tuple of its fields, so that crosses with one meaning are one candidate: A x AB is AB. A cross holds
+one granularity of a numerical column at most. Calendar fields of one time column may meet (weekday x hour), unless one
+determines the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+from autocross.features import Field
+
+Cross = tuple[int, ...]
+
+DETERMINED = frozenset({"month", "quarter"})  # a month has one quarter
+
+
+def may_meet(one: Field, other: Field) -> bool:
+    """Whether two fields may be in one cross."""
+    if one.column != other.column:
+        return True
+    parts = {one.part, other.part}
+    return len(parts) == 2 and "" not in parts and parts != DETERMINED
+
+
+def children(features: Iterable[Cross], fields: Sequence[Field], max_order: int | None) -> list[Cross]:
+    """All crosses of two features that are not features yet."""
+    present = [feature for feature in features if feature]
+    known, found = set(present), set()
+    for one, other in combinations(present, 2):
+        cross = tuple(sorted({*one, *other}))
+        if cross in known or cross in found:
+            continue
+        if max_order is not None and len({fields[at].column for at in cross}) > max_order:
+            continue
+        if all(may_meet(fields[a], fields[b]) for a, b in combinations(cross, 2)):
+            found.add(cross)
+    return sorted(found)

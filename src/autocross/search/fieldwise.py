@@ -1,0 +1,122 @@
+"""Field-wise logistic regression: how much one candidate cross adds, its weights alone learning.
+
+The odds of the current set are frozen. With one code a row the candidate's weights do not interact: one pass for the
+sums, one step from zero under each penalty, one pass over the rows left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.blocks import Block, Cross
+from autocross.crossing import MOST_ENTRIES, cross_key, pair_up
+from autocross.engines import Engine
+from autocross.features import FIRST, FieldCodes
+from autocross.kernels import counting
+from autocross.kernels import logistic as kernels
+from autocross.models.logistic import Penalty, Regression
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+L2S = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+# While candidates compete, keys beyond this many share codes. Primes, so that regular keys do not collide regularly.
+SLOTS = dict(zip(range(12, 21), (4093, 8191, 16381, 32749, 65521, 131071, 262139, 524287, 1048573), strict=True))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cross in competition: how many codes its fields have, and into how many slots its keys go."""
+
+    cross: Cross
+    sizes: tuple[int, ...]
+    n_slots: int
+    width: int
+
+    @property
+    def n_codes(self) -> int:
+        return FIRST + self.n_slots
+
+
+def candidate(cross: Cross, sizes: tuple[int, ...], widths: tuple[int, ...], n_rows: int) -> Candidate:
+    """Slots for all keys, or for twice the rows where there would be more."""
+    n_keys = 1
+    for size in sizes:
+        n_keys *= size
+    bits = min(max(int(np.ceil(np.log2(2 * n_rows))), 12), 20)
+    return Candidate(cross, sizes, min(n_keys, SLOTS[bits]), min(int(np.prod(widths)), MOST_ENTRIES))
+
+
+def slots(block: Block, one: Candidate, last: int) -> FieldCodes:
+    """The candidate's codes in the first rows of a block."""
+    columns, starts = pair_up([block.codes[(at,)].between(0, last) for at in one.cross])
+    return FieldCodes((FIRST + cross_key(columns, one.sizes) % one.n_slots).astype(np.uint32), starts)
+
+
+def gather(block: Block, one: Candidate, first_n: int, unit: float) -> Ints:
+    """Gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
+    last = block.among_first(first_n)
+    coded = slots(block, one, last)
+    n_models = block.odds.shape[1]
+    sums, counts = np.zeros((one.n_codes, n_models, 2), np.int64), np.zeros((one.n_codes, n_models), np.int64)
+    rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, sums)
+    if coded.starts is None:
+        kernels.gather(coded.codes, *rows)
+        counting.count(coded.codes, block.fold[:last], counts)
+    else:
+        kernels.gather_ragged(coded.codes, coded.starts, *rows)
+        counting.count_ragged(coded.codes, coded.starts, block.fold[:last], counts)
+    return np.concatenate([sums, counts[:, :, None]], axis=2)
+
+
+def judge(block: Block, one: Candidate, factors: Floats, first_n: int, unit: float) -> Ints:
+    """Loss on the left-out rows for each try."""
+    last = block.among_first(first_n)
+    coded = slots(block, one, last)
+    losses = np.zeros(factors.shape[2], np.int64)
+    rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], factors, unit, losses)
+    if coded.starts is None:
+        kernels.try_scales(coded.codes, *rows)
+    else:
+        kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
+    return losses
+
+
+def base_loss(block: Block, first_n: int, unit: float) -> Ints:
+    """Loss of the current set on the left-out rows."""
+    last = block.among_first(first_n)
+    found = np.zeros((block.odds.shape[1], 2), np.int64)
+    kernels.total_loss(block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, found)
+    return np.array([found[:, 1].sum()], np.int64)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """Rows a rung learns from and is judged on, and the loss of the current set there."""
+
+    learned: int
+    judged: int
+    loss: float
+
+
+def rung(engine: Engine, regression: Regression, learned: int, judged: int) -> Rung:
+    """A rung of the tournament."""
+    unit = regression.loss_unit
+    return Rung(learned, judged, float(engine.total(base_loss, judged, unit)[0]) / unit)
+
+
+def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung) -> tuple[float, Penalty]:
+    """How much the candidate brings the left-out loss down, in rows' mean weight, and under which penalty."""
+    found = engine.total(gather, one, on.learned, regression.unit)
+    sums = np.ascontiguousarray(found[:, :, :2])
+    tied = found[:, :, 2] < regression.min_count
+    tied[:FIRST] = False
+    l2s = np.array(L2S) * regression.mean_weight
+    factors = np.empty((one.n_codes, regression.n_models, len(l2s)))
+    kernels.first_steps(sums, regression.unit, tied, l2s, one.width, factors)
+    losses = engine.total(judge, one, factors, on.judged, regression.loss_unit) / regression.loss_unit
+    best = int(np.argmin(losses))
+    return (on.loss - float(losses[best])) / regression.mean_weight, Penalty(0.0, float(l2s[best]))

@@ -1,0 +1,249 @@
+"""The search: beam search over feature sets, one accepted cross a round.
+
+A round judges all children of the current set by field-wise regression, refits the set with and without the best of them on
+fresh folds, and accepts it if the left-out loss falls by more than chance among so many candidates would explain.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.blocks import Block, Cross
+from autocross.crossing import CrossCoder, cross_key, most_frequent, pair_up
+from autocross.engines import Engine
+from autocross.events import CandidatesRanked, CrossTried, Reporter, SearchStopped
+from autocross.features import Field
+from autocross.folds import Folds
+from autocross.models import tuning
+from autocross.models.logistic import Penalty, Regression, again
+from autocross.options import Options
+from autocross.search import fieldwise, halving
+from autocross.search.candidates import children
+
+Ints = NDArray[np.int64]
+CAP = 1 << 20  # most values of a cross that get a code of their own
+N_BUCKETS = 1 << 18
+ACCURACY = tuning.FINE
+CAUTION = 0.75  # how many times sqrt(2 ln n) standard errors the best of n candidates must gain
+WIDEST = 64  # most features that are crossed with each other: some 2,000 candidates
+FEWEST = 100  # rows of the rarer label without which no cross could be told from chance
+TRIES = 3  # how many of a round's best are refitted before the search ends
+
+
+# Tasks.
+
+
+def refold(block: Block, fold: NDArray[np.uint8]) -> None:
+    """Other rows judge."""
+    block.fold = fold[block.row]
+
+
+def distinct(block: Block, cross: Cross, sizes: tuple[int, ...]) -> tuple[Ints, NDArray[np.uint32], Ints]:
+    """Keys of a cross in the block, the fields' codes behind each, and how often they occur."""
+    columns, _ = pair_up([block.codes[(at,)] for at in cross])
+    keys, first, counts = np.unique(cross_key(columns, sizes), return_index=True, return_counts=True)
+    return keys, np.stack([column[first] for column in columns], axis=1).astype(np.uint32), counts.astype(np.int64)
+
+
+def put(block: Block, coder: CrossCoder) -> int:
+    """Keep the cross's codes; returns the most codes of a row."""
+    coded = coder.encode([block.codes[(at,)] for at in coder.fields])
+    block.codes[coder.fields] = coded
+    return 1 if coded.starts is None else int(np.diff(coded.starts).max(initial=1))
+
+
+def drop(block: Block, cross: Cross) -> None:
+    """Forget the cross."""
+    del block.codes[cross]
+
+
+def row_losses(block: Block) -> NDArray[np.float64]:
+    """Loss of every row that judges, under the model that did not learn from it."""
+    rows = np.flatnonzero(block.fold < block.odds.shape[1])
+    odds = block.odds[rows, block.fold[rows]]
+    return block.weight[rows].astype(np.float64) * np.log1p(np.where(block.label[rows] == 1, 1 / odds, odds))
+
+
+def remember(block: Block) -> None:
+    """Keep odds and losses of the current set, for comparison."""
+    block.former = (block.odds.copy(), row_losses(block))
+
+
+def recall(block: Block) -> None:
+    """Go back to what was remembered."""
+    block.odds[:] = block.former[0]
+
+
+def compare(block: Block, unit: float) -> Ints:
+    """Number of rows, summed gain and summed square of the gain over the remembered losses, in fixed point."""
+    gains = block.former[1] - row_losses(block)
+    return np.array([len(gains), (gains * unit).astype(np.int64).sum(), (gains**2 * unit).astype(np.int64).sum()], np.int64)
+
+
+# The search.
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A cross of the solution: its codes, its penalty, and what it gained a row on fresh folds, with the standard error."""
+
+    coder: CrossCoder
+    field: Field
+    penalty: Penalty
+    gain: float
+    error: float
+    seconds: float
+    score: float
+
+
+@dataclass(frozen=True)
+class State:
+    """What is found so far: the solution, and a regression of it on the folds of the moment."""
+
+    accepted: tuple[Accepted, ...]
+    regression: Regression
+    round: int = 0
+
+    @property
+    def features(self) -> list[Cross]:
+        return list(self.regression.terms)
+
+
+class Search:
+    """One run of the search on the blocks of an engine."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        fields: Sequence[Field],
+        n_rows: int,
+        options: Options,
+        reporter: Reporter,
+        fresh: Callable[[int], Folds],
+        score: Callable[[Regression], float],
+    ) -> None:
+        self.engine = engine
+        self.fields = fields
+        self.n_rows = n_rows
+        self.options = options
+        self.reporter = reporter
+        self.fresh = fresh
+        self.score = score
+
+    def run(self, regression: Regression) -> State:
+        """Add crosses until a condition ends it."""
+        state = State((), regression)
+        while (why := self.reason(state)) is None:
+            found = self.children(state)
+            if not found:
+                why = "no candidates are left"
+                break
+            try:
+                child = self.step(state, found)
+            except KeyboardInterrupt:
+                why = "interrupted; the crosses found so far are kept, another interrupt aborts"
+                break
+            if child is None:
+                why = "no cross gains more than chance would"
+                break
+            state = child
+        self.reporter.tell(SearchStopped, why=why, n_crosses=len(state.accepted))
+        return state
+
+    def reason(self, state: State) -> str | None:
+        """Why the search ends here, if it does."""
+        if state.regression.rarer_rate * self.n_rows < FEWEST:
+            return f"fewer than {FEWEST} rows of the rarer label tell no cross from chance"
+        if self.options.max_crosses is not None and len(state.accepted) >= self.options.max_crosses:
+            return "the number of crosses asked for is reached"
+        if self.options.time_limit is not None and self.reporter.seconds > 0.7 * self.options.time_limit:
+            return "the time is up"
+        return None
+
+    def children(self, state: State) -> list[fieldwise.Candidate]:
+        """The crosses that may come next."""
+        made = []
+        features = state.features
+        if len(features) > WIDEST:
+            # So many columns that their pairs cannot all be tried: those with the largest effects of their own may cross.
+            features = sorted(features, key=lambda cross: (-state.regression.effect(cross), cross))[:WIDEST]
+        for cross in children(features, self.fields, self.options.max_order):
+            sizes = tuple(self.fields[at].n_codes for at in cross)
+            widths = tuple(self.fields[at].width for at in cross)
+            made.append(fieldwise.candidate(cross, sizes, widths, self.n_rows))
+        return made
+
+    def step(self, state: State, found: list[fieldwise.Candidate]) -> State | None:
+        """The best child, if it is better than the state beyond chance."""
+        regression = state.regression
+        rungs = halving.rung_rows(self.options.halving, len(found), self.n_rows, regression.rarer_rate)
+
+        def watch(rung: int, rows: int, ranked: Sequence[halving.Scored]) -> None:
+            best = [[self.name(scored.candidate.cross), scored.gain] for scored in ranked[:5]]
+            self.reporter.tell(CandidatesRanked, round=state.round + 1, rung=rung, rows=rows, n_candidates=len(ranked), best=best)
+
+        ranked = halving.tournament(self.engine, regression, found, rungs, self.n_rows, watch)
+        return self.accept(state, [scored for scored in ranked[:TRIES] if scored.gain > 0], len(found))
+
+    def name(self, cross: Cross) -> str:
+        return " x ".join(self.fields[at].name for at in cross)
+
+    def accept(self, state: State, tries: list[halving.Scored], n_candidates: int) -> State | None:
+        """Refit without and with each of these on fresh folds, and compare row by row, until one is good enough."""
+        if not tries:
+            return None
+        parent = self.refit(state)
+        weights = {cross: term.weight.copy() for cross, term in parent.terms.items()}
+        self.engine.each(remember)
+        for best in tries:
+            child = self.compare(state, parent, best, n_candidates)
+            if child is not None:
+                return child
+            del parent.terms[best.candidate.cross]
+            for cross, weight in weights.items():
+                parent.terms[cross].weight[:] = weight
+            self.engine.each(recall)
+        return None
+
+    def compare(self, state: State, parent: Regression, best: halving.Scored, n_candidates: int) -> State | None:
+        """The state with the cross, if the cross gains more than chance among so many candidates would."""
+        cross = best.candidate.cross
+        coder, field = self.code(best.candidate, parent.min_count)
+        parent.add(cross, field, best.penalty)
+        parent.converge(ACCURACY, tuning.MAX_SWEEPS)
+        n, total, squares = self.engine.total(compare, parent.loss_unit)
+        gain = float(total) / parent.loss_unit / float(n)
+        error = math.sqrt(max(float(squares) / parent.loss_unit / float(n) - gain**2, 0.0) / float(n))
+        needed = CAUTION * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
+        score, accepted = self.score(parent), gain > needed
+        facts = {"cross": field.name, "gain": gain, "error": error, "needed": needed, "accepted": accepted, "score": score}
+        self.reporter.tell(CrossTried, round=state.round + 1, **facts)
+        if not accepted:
+            self.engine.each(drop, cross)
+            return None
+        found = Accepted(coder, field, best.penalty, gain, error, self.reporter.seconds, score)
+        return State((*state.accepted, found), parent, state.round + 1)
+
+    def code(self, one: fieldwise.Candidate, min_count: int) -> tuple[CrossCoder, Field]:
+        """Exact codes of a cross, put into the blocks."""
+        parts = self.engine.each(distinct, one.cross, one.sizes)
+        keys, first = np.unique(np.concatenate([part[0] for part in parts]), return_index=True)
+        values = np.concatenate([part[1] for part in parts])[first]
+        counts = np.zeros(len(keys), np.int64)
+        for part in parts:
+            counts[np.searchsorted(keys, part[0])] += part[2]
+        kept, beyond = most_frequent(keys, values, counts, min_count, CAP)
+        coder = CrossCoder(one.cross, one.sizes, kept, N_BUCKETS if beyond else 0)
+        coder = replace(coder, width=max(self.engine.each(put, coder)))
+        return coder, coder.field([self.fields[at] for at in one.cross])
+
+    def refit(self, state: State) -> Regression:
+        """The state's set on fresh folds, from nothing: old weights have seen the rows that judge now."""
+        if state.regression.n_models > 1:
+            self.engine.each(refold, self.fresh(state.round + 1).fold)
+        return again(state.regression, ACCURACY, tuning.MAX_SWEEPS)

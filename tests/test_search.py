@@ -1,0 +1,204 @@
+"""The search: its space, its tournament, and what it finds, or does not, in tables whose truth is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from autocross import AutoCrossClassifier, load
+from autocross.crossing import MODULUS, MOST_ENTRIES, CrossCoder, cross_key, pair_up
+from autocross.features import FIRST, RARE, Field, FieldCodes
+from autocross.search.candidates import children
+from autocross.search.halving import rung_rows
+
+FIELDS = [
+    Field("a", "a", 5, True),
+    Field("n [10]", "n", 12, False),
+    Field("n [100]", "n", 102, False),
+    Field("t.month", "t", 14, True, part="month"),
+    Field("t.quarter", "t", 6, True, part="quarter"),
+    Field("t.weekday", "t", 9, True, part="weekday"),
+]
+
+
+def planted(seed: int, n: int = 8000, shuffled: bool = False) -> pl.DataFrame:
+    """Labels that depend on a cross of two columns and of three, and on nothing else; five columns are noise."""
+    rng = np.random.default_rng(seed)
+    columns = {f"c{at}": rng.integers(0, size, n) for at, size in enumerate((4, 5, 3, 4, 3, 6, 5, 4, 8, 3))}
+    pair = rng.normal(0, 1.2, (4, 5))[columns["c0"], columns["c1"]]
+    triple = rng.normal(0, 1.2, (3, 4, 3))[columns["c2"], columns["c3"], columns["c4"]]
+    label = (rng.random(n) < 1 / (1 + np.exp(1 - pair - triple))).astype(int)
+    frame = pl.DataFrame({name: [f"v{value}" for value in values] for name, values in columns.items()})
+    return frame.with_columns(y=pl.Series(rng.permutation(label) if shuffled else label))
+
+
+def found(frame: pl.DataFrame, **options: object) -> list[set[str]]:
+    model = AutoCrossClassifier(quiet=True, engine="serial", **options).fit(frame, "y")
+    return [set(cross.columns) for cross in model.crosses_]
+
+
+# The space.
+
+
+def test_children_are_pairs_once_and_by_meaning() -> None:
+    fields = [Field(name, name, 4, True) for name in "abc"]
+    assert children([(), (0,), (1,), (2,)], fields, None) == [(0, 1), (0, 2), (1, 2)]
+    # With ab in the set: a x ab is ab, and abc comes from ab x c.
+    assert children([(), (0,), (1,), (2,), (0, 1)], fields, None) == [(0, 1, 2), (0, 2), (1, 2)]
+    assert children([(0,), (1,), (2,), (0, 1)], fields, 2) == [(0, 2), (1, 2)]
+
+
+def test_a_cross_holds_one_granularity_and_no_calendar_part_that_another_determines() -> None:
+    pairs = children([(at,) for at in range(6)], FIELDS, None)
+    assert (1, 2) not in pairs
+    assert (3, 4) not in pairs
+    assert {(3, 5), (4, 5), (0, 1), (1, 3)} <= set(pairs)
+    assert (1, 2, 3) not in children([(1, 3), (2,), (3,)], FIELDS, None)
+
+
+# Crossed codes.
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 4), st.integers(0, 9)), min_size=1, max_size=30))
+def test_keys_tell_combinations_apart_and_one_row_is_as_many(rows: list[tuple[int, int, int]]) -> None:
+    sizes = (7, 5, 10)
+    columns = [np.array(column, np.int64) for column in zip(*rows, strict=True)]
+    keys = cross_key(columns, sizes)
+    assert len(set(keys.tolist())) == len(set(rows))
+    assert keys.tolist() == [cross_key(row, sizes) for row in rows]
+
+
+def test_keys_beyond_the_modulus_are_hashed_alike_in_both_paths() -> None:
+    sizes = (1 << 20, 1 << 20, 1 << 20)
+    rng = np.random.default_rng(0)
+    columns = [rng.integers(0, 1 << 20, 500) for _ in range(3)]
+    keys = cross_key(columns, sizes)
+    assert keys.max() < MODULUS
+    assert keys.min() >= 0
+    assert len(set(keys.tolist())) == 500
+    assert keys.tolist() == [cross_key([int(column[at]) for column in columns], sizes) for at in range(500)]
+
+
+def test_a_cross_of_multi_value_fields_is_a_set_of_pairs_capped_a_row() -> None:
+    left = FieldCodes(np.array([2, 3, 4], np.uint8), np.array([0, 2, 2, 3]))
+    right = FieldCodes(np.array([5, 6, 7, 8], np.uint8), np.array([0, 2, 3, 4]))
+    columns, starts = pair_up([left, right])
+    assert starts.tolist() == [0, 4, 4, 5]
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == [(2, 5), (2, 6), (3, 5), (3, 6), (4, 8)]
+    many = FieldCodes(np.arange(20, dtype=np.uint8), np.array([0, 20]))
+    assert pair_up([many, many])[1].tolist() == [0, MOST_ENTRIES]
+
+
+def test_values_without_a_code_are_rare_or_hashed() -> None:
+    values = np.array([[2, 2], [2, 3], [3, 2]], np.uint32)
+    coder = CrossCoder((0, 1), (4, 4), values)
+    rows = [FieldCodes(np.array([2, 3, 3], np.uint8)), FieldCodes(np.array([3, 2, 3], np.uint8))]
+    assert coder.encode(rows).codes.tolist() == [FIRST + 1, FIRST + 2, RARE]
+    assert [coder.encode_one(pair) for pair in ((2, 3), (3, 2), (3, 3))] == [(FIRST + 1,), (FIRST + 2,), (RARE,)]
+    hashed = CrossCoder((0, 1), (4, 4), values, n_buckets=8)
+    assert hashed.encode(rows).codes[2] == hashed.encode_one((3, 3))[0] >= FIRST + 3
+
+
+# The tournament.
+
+
+def test_rungs_have_a_floor_and_end_with_all_rows() -> None:
+    assert rung_rows("auto", 200, 100_000, 0.3)[0] == 25_000
+    assert rung_rows("auto", 200, 100_000, 0.3)[-1] == 100_000
+    assert rung_rows("auto", 200, 5_000, 0.3) == [2000, 4000, 5000]
+    assert rung_rows("auto", 200, 5_000, 0.01) == [5000]
+    assert rung_rows("auto", 1, 100, 0.5) == [100]
+
+
+def test_the_papers_rungs_use_half_of_a_small_table() -> None:
+    rows = rung_rows("paper", 91, 32_561, 0.24)
+    assert len(rows) == 7
+    assert rows[-1] == 32_561 // 2
+    assert rows[0] == 32_561 // 254
+    assert rung_rows("paper", 91, 10_000_000, 0.24)[-1] == 2_000_000
+
+
+# What it finds.
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_crosses_are_found(seed: int) -> None:
+    crosses = found(planted(seed))
+    assert {"c0", "c1"} in crosses
+    assert {"c2", "c3", "c4"} in crosses
+
+
+@pytest.mark.parametrize("options", [{"evaluation": "holdout"}, {"halving": "paper"}], ids=str)
+def test_planted_crosses_are_found_in_other_modes(options: dict[str, object]) -> None:
+    crosses = found(planted(0), **options)
+    assert {"c0", "c1"} in crosses
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shuffled_labels_give_no_cross(seed: int) -> None:
+    assert found(planted(seed, shuffled=True)) == []
+
+
+def test_limits_are_kept() -> None:
+    assert len(found(planted(0), max_crosses=1)) == 1
+    assert found(planted(0), max_crosses=0) == []
+    assert all(len(columns) == 2 for columns in found(planted(0), max_order=2))
+    assert found(planted(0), time_limit=0) == []
+
+
+def test_every_engine_finds_the_same_crosses_and_weights() -> None:
+    frame = planted(1)
+    models = [
+        AutoCrossClassifier(quiet=True, engine=engine, n_jobs=n_jobs).fit(frame, "y").model_
+        for engine, n_jobs in (("serial", None), ("threads", 2), ("threads", 3))
+    ]
+    for other in models[1:]:
+        assert other.about.crosses == models[0].about.crosses
+        assert other.intercept == models[0].intercept
+        for ours, theirs in zip(models[0].weights, other.weights, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_model_with_crosses_is_saved_scored_explained_and_refitted(tmp_path: Path) -> None:
+    frame = planted(2)
+    model = AutoCrossClassifier(quiet=True, engine="serial").fit(frame, "y")
+    cross = model.crosses_[0]
+    assert cross.order == len(cross.columns) >= 2
+    assert cross.gain > 0 < cross.error
+    assert [record["crosses"] for record in model.history_] == list(range(len(model.crosses_) + 1))
+    model.save(tmp_path / "m.acx")
+    scorer = load(tmp_path / "m.acx")
+    np.testing.assert_array_equal(scorer.score(frame), model.predict_proba(frame)[:, 1])
+    rows = frame.head(200).to_dicts()
+    np.testing.assert_array_equal([scorer.log_odds_one(row) for row in rows], scorer.log_odds(frame.head(200)))
+    explanation = scorer.explain_one(rows[0])
+    assert any(" x " in reason.field and "=" in reason.value for reason in explanation.reasons)
+    total = explanation.intercept + sum(reason.contribution for reason in explanation.reasons)
+    assert total == pytest.approx(explanation.log_odds, abs=1e-12)
+    before = model.predict_proba(frame)
+    model.refit(frame, "y")
+    np.testing.assert_allclose(model.predict_proba(frame), before, atol=0.02)
+    assert model.crosses_ == scorer.model.about.crosses
+
+
+def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autocross.search import loop
+
+    original, calls = loop.Search.step, []
+
+    def interrupted(self: loop.Search, *args: object) -> object:
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return original(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(loop.Search, "step", interrupted)
+    frame = planted(0)
+    model = AutoCrossClassifier(quiet=True, engine="serial").fit(frame, "y")
+    assert len(model.crosses_) == 1
+    assert 0 < model.predict_proba(frame.head(1))[0, 1] < 1

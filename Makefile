@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench-core clean
+.PHONY: help demo test check coverage docs bench-core bench-search clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -34,6 +34,9 @@ docs: .venv/ready ## write docs/options.md and docs/cli.md anew
 
 bench-core: .venv/ready ## LR (base) on the benchmark tables beside scikit-learn's; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/core.py
+
+bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/search.py
 
 clean: ## remove what was installed and written
 	rm -rf .venv demo build dist src/*.egg-info

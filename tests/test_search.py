@@ -108,7 +108,8 @@ def test_values_without_a_code_are_rare_or_hashed() -> None:
 
 
 def test_rungs_have_a_floor_and_end_with_all_rows() -> None:
-    assert rung_rows("auto", 200, 100_000, 0.3)[0] == 25_000
+    assert rung_rows("auto", 200, 100_000, 0.3)[0] == 16_000
+    assert rung_rows("auto", 200, 40_000, 0.3)[0] == 10_000
     assert rung_rows("auto", 200, 100_000, 0.3)[-1] == 100_000
     assert rung_rows("auto", 200, 5_000, 0.3) == [2000, 4000, 5000]
     assert rung_rows("auto", 200, 5_000, 0.01) == [5000]
@@ -202,3 +203,15 @@ def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> N
     model = AutoCrossClassifier(quiet=True, engine="serial").fit(frame, "y")
     assert len(model.crosses_) == 1
     assert 0 < model.predict_proba(frame.head(1))[0, 1] < 1
+
+
+@pytest.mark.filterwarnings("ignore::autocross.errors.TableWarning")
+def test_errors_of_rows_that_come_in_groups_are_judged_by_the_groups() -> None:
+    """A column that tells groups apart, and labels that differ by group: what one group gains, others need not."""
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(60), 100)
+    frame = planted(0, n=6000).with_columns(
+        group=pl.Series(group), y=pl.Series((rng.random(60) < 0.5)[group] ^ (rng.random(6000) < 0.3))
+    )
+    model = AutoCrossClassifier(quiet=True, engine="serial", groups="group").fit(frame, "y")
+    assert model.crosses_ == ()

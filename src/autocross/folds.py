@@ -6,7 +6,7 @@ fold : uint8 (n_rows,)   the model that is judged on the row and must not learn 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,12 +25,13 @@ MONDAY = 4 * 86_400_000_000  # weeks begin on Monday; 1970 began on a Thursday
 
 @dataclass(frozen=True)
 class Folds:
-    """Who judges whom, and how that was decided."""
+    """Who judges whom, and how that was decided. ``cluster`` numbers the groups or periods that rows come in, if they do."""
 
     fold: NDArray[np.uint8]
     n_models: int
     kind: str
     why: str
+    cluster: NDArray[np.int64] | None = None
 
 
 def use_holdout(evaluation: Evaluation, n_rows: int) -> bool:
@@ -111,7 +112,7 @@ def by_group(group: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     for name in order.tolist():
         fold_of[name] = int(np.argmin(filled))
         filled[fold_of[name]] += sizes[name]
-    return judged(fold_of[index], n_folds, holdout, "group", why)
+    return judged(fold_of[index], n_folds, holdout, "group", why, index)
 
 
 def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
@@ -119,12 +120,12 @@ def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     name, period = periods(micros)
     if not holdout:
         folds = by_group(period, seed, holdout, why)
-        return Folds(folds.fold, folds.n_models, "time", f"{why}; folds of whole {name}")
-    values, counts = np.unique(period, return_counts=True)
+        return replace(folds, kind="time", why=f"{why}; folds of whole {name}")
+    values, index, counts = np.unique(period, return_inverse=True, return_counts=True)
     later = np.cumsum(counts[::-1])[::-1]  # rows in this period or after it
     held = values[later <= max(len(micros) / N_FOLDS, later[-1])]
     fold = np.where(np.isin(period, held), 0, ALL).astype(np.uint8)
-    return Folds(fold, 1, "time", f"{why}; the last {name} are the holdout")
+    return Folds(fold, 1, "time", f"{why}; the last {name} are the holdout", index)
 
 
 def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:
@@ -138,8 +139,10 @@ def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:
     return "stretches", (below * FEWEST_PERIODS // len(micros))[rank]
 
 
-def judged(fold: NDArray[np.uint8], n_folds: int, holdout: bool, kind: str, why: str) -> Folds:
+def judged(
+    fold: NDArray[np.uint8], n_folds: int, holdout: bool, kind: str, why: str, cluster: NDArray[np.int64] | None = None
+) -> Folds:
     """All folds judge, or the first one alone."""
     if not holdout:
-        return Folds(fold.astype(np.uint8), n_folds, kind, why)
-    return Folds(np.where(fold == 0, 0, ALL).astype(np.uint8), 1, kind, why)
+        return Folds(fold.astype(np.uint8), n_folds, kind, why, cluster)
+    return Folds(np.where(fold == 0, 0, ALL).astype(np.uint8), 1, kind, why, cluster)

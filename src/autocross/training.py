@@ -92,7 +92,7 @@ class Training:
             if self.look_for_leaks(engine, regression, codes, rows, folds, score):
                 self.place(engine, codes, rows, folds)
                 regression = again(regression)
-            found = self.search(engine, encoder, rows, regression)
+            found = self.search(engine, encoder, rows, folds, regression)
             regression, producer = found.regression, Producer(encoder, tuple(one.coder for one in found.accepted))
             score = found.accepted[-1].score if found.accepted else score
             penalties = {cross: term.penalty for cross, term in regression.terms.items()}
@@ -116,14 +116,14 @@ class Training:
         self.rules, self.history = list(model.about.rules), list(model.about.history)
         return self.finish(producer, model.about.crosses, intercept, weights, penalties, None, rows)
 
-    def search(self, engine: Engine, encoder: Encoder, rows: Rows, regression: Regression) -> State:
+    def search(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds, regression: Regression) -> State:
         """Crosses, found round by round."""
         self.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
 
         def fresh(round: int) -> Folds:
             return self.redraw(self.seed + 7919 * round)
 
-        search = Search(engine, encoder.fields, rows.table.n_rows, self.options, self.reporter, fresh, self.score)
+        search = Search(engine, encoder.fields, rows.table.n_rows, self.options, self.reporter, folds.cluster, fresh, self.score)
         found = search.run(regression)
         for n, one in enumerate(found.accepted):
             self.history.append({"seconds": one.seconds, "crosses": n + 1, "score": one.score})

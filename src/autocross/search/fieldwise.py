@@ -6,6 +6,8 @@ sums, one step from zero under each penalty, one pass over the rows left out.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,45 +25,46 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 L2S = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+FEW_L2S = (3.0, 30.0, 300.0)  # enough to prune by
 # While candidates compete, keys beyond this many share codes. Primes, so that regular keys do not collide regularly.
-SLOTS = dict(zip(range(12, 21), (4093, 8191, 16381, 32749, 65521, 131071, 262139, 524287, 1048573), strict=True))
+SLOTS = dict(zip(range(12, 18), (4093, 8191, 16381, 32749, 65521, 131071), strict=True))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A cross in competition: how many codes its fields have, and into how many slots its keys go."""
+    """A cross in competition, and how many codes its fields have; ``width`` is the most entries a row has in it."""
 
     cross: Cross
     sizes: tuple[int, ...]
-    n_slots: int
     width: int
 
-    @property
-    def n_codes(self) -> int:
-        return FIRST + self.n_slots
+    def n_slots(self, n_rows: int) -> int:
+        """Slots for all keys, or about one a row where there would be more."""
+        bits = min(max(math.ceil(math.log2(n_rows)), min(SLOTS)), max(SLOTS))
+        return min(math.prod(self.sizes), SLOTS[bits])
 
 
-def candidate(cross: Cross, sizes: tuple[int, ...], widths: tuple[int, ...], n_rows: int) -> Candidate:
-    """Slots for all keys, or for twice the rows where there would be more."""
-    n_keys = 1
-    for size in sizes:
-        n_keys *= size
-    bits = min(max(int(np.ceil(np.log2(2 * n_rows))), 12), 20)
-    return Candidate(cross, sizes, min(n_keys, SLOTS[bits]), min(int(np.prod(widths)), MOST_ENTRIES))
+def candidate(cross: Cross, sizes: tuple[int, ...], widths: tuple[int, ...]) -> Candidate:
+    """A candidate of these fields."""
+    return Candidate(cross, sizes, min(math.prod(widths), MOST_ENTRIES))
 
 
-def slots(block: Block, one: Candidate, last: int) -> FieldCodes:
+def slots(block: Block, one: Candidate, n_slots: int, last: int) -> FieldCodes:
     """The candidate's codes in the first rows of a block."""
     columns, starts = pair_up([block.codes[(at,)].between(0, last) for at in one.cross])
-    return FieldCodes((FIRST + cross_key(columns, one.sizes) % one.n_slots).astype(np.uint32), starts)
+    keys = cross_key(columns, one.sizes)
+    if math.prod(one.sizes) > n_slots:
+        keys %= n_slots
+    keys += FIRST
+    return FieldCodes(keys.astype(np.uint32), starts)
 
 
-def gather(block: Block, one: Candidate, first_n: int, unit: float) -> Ints:
+def gather(block: Block, one: Candidate, n_slots: int, first_n: int, unit: float) -> Ints:
     """Gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
     last = block.among_first(first_n)
-    coded = slots(block, one, last)
-    n_models = block.odds.shape[1]
-    sums, counts = np.zeros((one.n_codes, n_models, 2), np.int64), np.zeros((one.n_codes, n_models), np.int64)
+    coded = slots(block, one, n_slots, last)
+    shape = (FIRST + n_slots, block.odds.shape[1])
+    sums, counts = np.zeros((*shape, 2), np.int64), np.zeros(shape, np.int64)
     rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, sums)
     if coded.starts is None:
         kernels.gather(coded.codes, *rows)
@@ -72,10 +75,10 @@ def gather(block: Block, one: Candidate, first_n: int, unit: float) -> Ints:
     return np.concatenate([sums, counts[:, :, None]], axis=2)
 
 
-def judge(block: Block, one: Candidate, factors: Floats, first_n: int, unit: float) -> Ints:
+def judge(block: Block, one: Candidate, n_slots: int, factors: Floats, first_n: int, unit: float) -> Ints:
     """Loss on the left-out rows for each try."""
     last = block.among_first(first_n)
-    coded = slots(block, one, last)
+    coded = slots(block, one, n_slots, last)
     losses = np.zeros(factors.shape[2], np.int64)
     rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], factors, unit, losses)
     if coded.starts is None:
@@ -108,15 +111,15 @@ def rung(engine: Engine, regression: Regression, learned: int, judged: int) -> R
     return Rung(learned, judged, float(engine.total(base_loss, judged, unit)[0]) / unit)
 
 
-def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung) -> tuple[float, Penalty]:
+def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung, l2s: Sequence[float] = L2S) -> tuple[float, Penalty]:
     """How much the candidate brings the left-out loss down, in rows' mean weight, and under which penalty."""
-    found = engine.total(gather, one, on.learned, regression.unit)
-    sums = np.ascontiguousarray(found[:, :, :2])
+    n_slots = one.n_slots(on.learned)
+    found = engine.total(gather, one, n_slots, on.learned, regression.unit)
     tied = found[:, :, 2] < regression.min_count
     tied[:FIRST] = False
-    l2s = np.array(L2S) * regression.mean_weight
-    factors = np.empty((one.n_codes, regression.n_models, len(l2s)))
-    kernels.first_steps(sums, regression.unit, tied, l2s, one.width, factors)
-    losses = engine.total(judge, one, factors, on.judged, regression.loss_unit) / regression.loss_unit
+    tries = np.array(l2s) * regression.mean_weight
+    factors = np.empty((len(found), regression.n_models, len(tries)))
+    kernels.first_steps(found, regression.unit, tied, tries, one.width, factors)
+    losses = engine.total(judge, one, n_slots, factors, on.judged, regression.loss_unit) / regression.loss_unit
     best = int(np.argmin(losses))
-    return (on.loss - float(losses[best])) / regression.mean_weight, Penalty(0.0, float(l2s[best]))
+    return (on.loss - float(losses[best])) / regression.mean_weight, Penalty(0.0, float(tries[best]))

@@ -1,8 +1,8 @@
 """Successive mini-batch gradient descent: candidates compete on ever more rows, the better half going on.
 
 Sums are taken at weight zero, so a rung's sums over all its rows are those of the former rung plus those of the new rows:
-learning goes on where it stopped. Small rungs lie; a rung has 2,000 rows, 200 of the rarer label, and a quarter of
-all rows at least.
+learning goes on where it stopped. Small rungs lie; a rung has 2,000 rows and 200 of the rarer label at least, and a
+quarter of all rows where that is no more than 16,000.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from autocross.search.fieldwise import Candidate
 
 FEWEST_ROWS = 2_000
 FEWEST_RARER = 200
-FEWEST_SHARE = 4
+FEWEST_SHARE, SHARE_ENDS = 4, 16_000
 MOST_JUDGES = 1_000_000  # rows among which those of one holdout judge: 200,000 of them
 SMALL = 1_000_000  # rows up to which the paper's N is twice the sum, five times beyond
 
@@ -39,7 +39,7 @@ def rung_rows(halving: Halving, n_candidates: int, n_rows: int, rarer_rate: floa
     if halving == "paper":
         n_blocks = (2 if n_rows <= SMALL else 5) * (2**n_rungs - 1)
         return [max(1, n_rows * (2 ** (k + 1) - 1) // n_blocks) for k in range(n_rungs)]
-    first = max(FEWEST_ROWS, math.ceil(FEWEST_RARER / max(rarer_rate, 1e-9)), math.ceil(n_rows / FEWEST_SHARE))
+    first = max(FEWEST_ROWS, math.ceil(FEWEST_RARER / max(rarer_rate, 1e-9)), min(math.ceil(n_rows / FEWEST_SHARE), SHARE_ENDS))
     rows: list[int] = []
     while first < n_rows and len(rows) < n_rungs:
         rows.append(first)
@@ -65,10 +65,9 @@ def tournament(
         # One holdout judges with all it has; folds judge with the rows of the rung.
         judged = learned if regression.n_models > 1 else min(n_rows, max(learned, MOST_JUDGES))
         on = fieldwise.rung(engine, regression, learned, judged)
-        ranked = [Scored(one, *fieldwise.gain(engine, regression, one, on)) for one in left]
+        l2s = fieldwise.L2S if number == len(rungs) - 1 else fieldwise.FEW_L2S
+        ranked = [Scored(one, *fieldwise.gain(engine, regression, one, on, l2s)) for one in left]
         ranked.sort(key=lambda scored: (-scored.gain, scored.candidate.cross))
         watch(number, learned, ranked)
         left = [scored.candidate for scored in ranked[: max(1, len(ranked) // 2)]]
-        if len(left) == 1 and number == len(rungs) - 1:
-            break
     return ranked

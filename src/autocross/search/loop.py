@@ -32,6 +32,8 @@ ACCURACY = tuning.FINE
 CAUTION = 0.75  # how many times sqrt(2 ln n) standard errors the best of n candidates must gain
 WIDEST = 64  # most features that are crossed with each other: some 2,000 candidates
 FEWEST = 100  # rows of the rarer label without which no cross could be told from chance
+STALE = 100  # candidates of former rounds that are scored again
+EVERYTHING = 5  # in every fifth round all are
 TRIES = 3  # how many of a round's best are refitted before the search ends
 
 
@@ -85,6 +87,16 @@ def compare(block: Block, unit: float) -> Ints:
     return np.array([len(gains), (gains * unit).astype(np.int64).sum(), (gains**2 * unit).astype(np.int64).sum()], np.int64)
 
 
+def compare_clusters(block: Block, unit: float, cluster: Ints) -> Ints:
+    """Rows and summed gain of every cluster, in fixed point: (n_clusters, 2)."""
+    gains = block.former[1] - row_losses(block)
+    of_row = cluster[block.row[block.fold < block.odds.shape[1]]]
+    found = np.zeros((int(cluster.max()) + 1, 2), np.int64)
+    np.add.at(found[:, 0], of_row, 1)
+    np.add.at(found[:, 1], of_row, (gains * unit).astype(np.int64))
+    return found
+
+
 # The search.
 
 
@@ -124,6 +136,7 @@ class Search:
         n_rows: int,
         options: Options,
         reporter: Reporter,
+        cluster: Ints | None,
         fresh: Callable[[int], Folds],
         score: Callable[[Regression], float],
     ) -> None:
@@ -132,8 +145,10 @@ class Search:
         self.n_rows = n_rows
         self.options = options
         self.reporter = reporter
+        self.cluster = cluster
         self.fresh = fresh
         self.score = score
+        self.last: dict[Cross, float] = {}  # a candidate's gain a row when it was last scored
 
     def run(self, regression: Regression) -> State:
         """Add crosses until a condition ends it."""
@@ -175,8 +190,17 @@ class Search:
         for cross in children(features, self.fields, self.options.max_order):
             sizes = tuple(self.fields[at].n_codes for at in cross)
             widths = tuple(self.fields[at].width for at in cross)
-            made.append(fieldwise.candidate(cross, sizes, widths, self.n_rows))
+            made.append(fieldwise.candidate(cross, sizes, widths))
         return made
+
+    def worth_scoring(self, state: State, found: list[fieldwise.Candidate]) -> list[fieldwise.Candidate]:
+        """What a round makes new, and of the rest those that were best when last scored; everything every few rounds."""
+        if state.round % EVERYTHING == 0:
+            return found
+        known = [one for one in found if one.cross in self.last]
+        known.sort(key=lambda one: (-self.last[one.cross], one.cross))
+        kept = {one.cross for one in known[:STALE]} | {one.cross for one in found if one.cross not in self.last}
+        return [one for one in found if one.cross in kept]
 
     def step(self, state: State, found: list[fieldwise.Candidate]) -> State | None:
         """The best child, if it is better than the state beyond chance."""
@@ -184,10 +208,11 @@ class Search:
         rungs = halving.rung_rows(self.options.halving, len(found), self.n_rows, regression.rarer_rate)
 
         def watch(rung: int, rows: int, ranked: Sequence[halving.Scored]) -> None:
+            self.last.update((scored.candidate.cross, scored.gain / rows) for scored in ranked)
             best = [[self.name(scored.candidate.cross), scored.gain] for scored in ranked[:5]]
             self.reporter.tell(CandidatesRanked, round=state.round + 1, rung=rung, rows=rows, n_candidates=len(ranked), best=best)
 
-        ranked = halving.tournament(self.engine, regression, found, rungs, self.n_rows, watch)
+        ranked = halving.tournament(self.engine, regression, self.worth_scoring(state, found), rungs, self.n_rows, watch)
         return self.accept(state, [scored for scored in ranked[:TRIES] if scored.gain > 0], len(found))
 
     def name(self, cross: Cross) -> str:
@@ -214,11 +239,10 @@ class Search:
         """The state with the cross, if the cross gains more than chance among so many candidates would."""
         cross = best.candidate.cross
         coder, field = self.code(best.candidate, parent.min_count)
-        parent.add(cross, field, best.penalty)
+        penalty = parent.terms[(cross[0],)].penalty if self.options.penalty == "shared" else best.penalty
+        parent.add(cross, field, penalty)
         parent.converge(ACCURACY, tuning.MAX_SWEEPS)
-        n, total, squares = self.engine.total(compare, parent.loss_unit)
-        gain = float(total) / parent.loss_unit / float(n)
-        error = math.sqrt(max(float(squares) / parent.loss_unit / float(n) - gain**2, 0.0) / float(n))
+        gain, error = self.gain(parent)
         needed = CAUTION * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
         score, accepted = self.score(parent), gain > needed
         facts = {"cross": field.name, "gain": gain, "error": error, "needed": needed, "accepted": accepted, "score": score}
@@ -226,8 +250,21 @@ class Search:
         if not accepted:
             self.engine.each(drop, cross)
             return None
-        found = Accepted(coder, field, best.penalty, gain, error, self.reporter.seconds, score)
+        found = Accepted(coder, field, penalty, gain, error, self.reporter.seconds, score)
         return State((*state.accepted, found), parent, state.round + 1)
+
+    def gain(self, regression: Regression) -> tuple[float, float]:
+        """Gain a row over what is remembered, and its standard error. Rows of one group or period do not err on their own."""
+        unit = regression.loss_unit
+        n, total, squares = (float(value) for value in self.engine.total(compare, unit))
+        gain = total / unit / n
+        error = math.sqrt(max(squares / unit / n - gain**2, 0.0) / n)
+        if self.cluster is None:
+            return gain, error
+        found = self.engine.total(compare_clusters, unit, self.cluster).astype(np.float64)
+        off = found[:, 1] / unit - gain * found[:, 0]  # what each cluster gained beyond its rows' share
+        n_clusters = np.count_nonzero(found[:, 0])
+        return gain, max(error, math.sqrt((off**2).sum() * n_clusters / max(1, n_clusters - 1)) / n)
 
     def code(self, one: fieldwise.Candidate, min_count: int) -> tuple[CrossCoder, Field]:
         """Exact codes of a cross, put into the blocks."""

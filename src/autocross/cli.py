@@ -101,8 +101,14 @@ def fit(
     classifier.fit(train, target, weight)
     classifier.save(output)
     about = classifier.model_.about
-    facts = {"model": str(output), "n_rows": about.n_rows, "n_fields": len(classifier.model_.weights), "n_crosses": 0}
-    facts |= {"metric": about.metric, "validation_score": about.score}
+    facts = {
+        "model": str(output),
+        "n_rows": about.n_rows,
+        "n_fields": len(classifier.model_.producer.encoder.fields),
+        "n_crosses": len(about.crosses),
+        "metric": about.metric,
+        "validation_score": about.score,
+    }
     if as_json:
         print(json.dumps(facts))
     else:
@@ -300,7 +306,7 @@ def deliver(frame: Any, path: Path | None) -> None:
 
 
 def run(arguments: list[str] | None, work: Callable[..., Any] = app) -> int:
-    """Run a command; 0 is success, 1 a failure of ours, 2 bad usage or bad input."""
+    """Run a command; 0 is success, 1 a failure or an interrupt, 2 bad usage or bad input."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
@@ -309,6 +315,9 @@ def run(arguments: list[str] | None, work: Callable[..., Any] = app) -> int:
     except (AutoCrossError, CycloptsError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("interrupted: nothing was written", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         sys.stderr.close()  # the reader of stdout has seen enough
         return 0

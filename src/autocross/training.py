@@ -307,7 +307,7 @@ class Training:
         self.reporter.tell(
             FitFinished,
             n_rows=rows.table.n_rows,
-            n_fields=len(weights),
+            n_fields=len(producer.encoder.fields),
             n_crosses=len(crosses),
             metric=self.options.metric,
             score=clean,

@@ -96,7 +96,7 @@ class LiveDisplay:
     def __call__(self, event: Event) -> None:
         if isinstance(event, PhaseStarted):
             self.finish_phase()
-            self.progress.add_task(event.phase, total=event.steps, score="")
+            self.progress.add_task(event.phase, total=event.steps or None, score="")
         elif isinstance(event, StepDone):
             if event.score is not None:
                 self.best = event.score if self.best is None else max(self.best, event.score)

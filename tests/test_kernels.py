@@ -120,3 +120,16 @@ def test_best_move_minimises_the_bound(g: float, h: float, l1: float, w: float) 
 
 def test_a_code_without_rows_and_penalty_does_not_move() -> None:
     assert logistic.best_move(0.0, 0.0, 0.0, 0.3) == 0.0
+
+
+@given(coded_rows(), st.integers(1, 3))
+def test_first_steps_are_steps_from_weight_zero(rows: CodedRows, width: int) -> None:
+    sums = np.round(reference.gather(rows) * UNIT).astype(np.int64)
+    tied = reference.count(rows) < 2
+    tied[:2] = False
+    zero, l2s = np.zeros(tied.shape), np.array([0.5, 20.0])
+    factors, delta = np.empty((*tied.shape, 2)), np.empty(tied.shape)
+    logistic.first_steps(sums, UNIT, tied, l2s, width, factors)
+    for t, l2 in enumerate(l2s):
+        logistic.step(sums, UNIT, zero, tied, 0.0, float(l2), width, delta)
+        np.testing.assert_allclose(factors[:, :, t], np.exp(delta), rtol=1e-12)

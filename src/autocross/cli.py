@@ -212,13 +212,7 @@ def transform(
     check_output(output, TABLE_ENDINGS)
     producer = (stored := bundle.read(model)).producer
     coded = producer.codes(typed(to_polars(data, text_columns(stored)), producer.encoder.schema))
-    if not codes:
-        deliver(pl.DataFrame(producer.readable(coded)), output)
-        return
-    ragged = [name for name, one in zip(producer.names, coded, strict=True) if one.starts is not None]
-    if ragged:
-        raise OptionError(f"Field {ragged[0]!r} has several codes a row, which a column of codes cannot hold. Leave out --codes.")
-    deliver(pl.DataFrame({name: one.codes for name, one in zip(producer.names, coded, strict=True)}), output)
+    deliver(pl.DataFrame(producer.code_columns(coded) if codes else producer.readable(coded)), output)
 
 
 @app.command

@@ -173,12 +173,7 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
         if output == "csr":
             return one_hot(codes, [field.n_codes for field in producer.fields])
         if output == "codes":
-            ragged = [field.name for field, one in zip(producer.fields, codes, strict=True) if one.starts is not None]
-            if ragged:
-                raise OptionError(
-                    f"Field {ragged[0]!r} has several codes a row, which a matrix of codes cannot hold. Use csr or frame."
-                )
-            return np.stack([one.codes for one in codes], axis=1)
+            return np.stack(list(producer.code_columns(codes).values()), axis=1)
         if output != "frame":
             raise OptionError(f"output={output!r} is unknown. Choose one of: csr, codes, frame.")
         return in_style_of(X, pl.DataFrame(producer.readable(codes)), self._wants_frame())

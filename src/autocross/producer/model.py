@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
+from autocross.errors import OptionError
 from autocross.features import FIRST, Field, FieldCodes
 from autocross.table.columns import Table
 
@@ -103,6 +104,15 @@ class Producer:
     def value_names(self) -> list[str]:
         """A name for every code of every field: the columns of the one-hot matrix."""
         return [f"{one.name}={self.describe(at, code)}" for at, one in enumerate(self.fields) for code in range(one.n_codes)]
+
+    def code_columns(self, codes: list[FieldCodes]) -> dict[str, NDArray[Any]]:
+        """Every field's codes as one column; a field with several codes a row has no such column."""
+        for one, coded in zip(self.fields, codes, strict=True):
+            if coded.starts is not None:
+                raise OptionError(
+                    f"Field {one.name!r} has several codes a row, which a column of codes cannot hold. Ask for readable values."
+                )
+        return {one.name: coded.codes for one, coded in zip(self.fields, codes, strict=True)}
 
     def readable(self, codes: list[FieldCodes]) -> dict[str, list[str | None]]:
         """Every field's values in words; those of a multi-value field joined by `|`."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from autocross.engines import Engine
 from autocross.features import Field
 from autocross.models.logistic import Penalty, Regression
-from autocross.models.tuning import FINE, penalties
+from autocross.models.tuning import FINE, GRID, penalties
 
 
 def gains(engine: Engine, total_weight: float, n_models: int, fields: Sequence[Field], judged: Sequence[int]) -> dict[int, float]:
@@ -22,7 +22,7 @@ def gains(engine: Engine, total_weight: float, n_models: int, fields: Sequence[F
     found = {}
     for at in judged:
         regression.add((at,), fields[at], Penalty())
-        losses, _ = regression.try_penalties((at,), regression.sums((at,)), penalties(regression))
+        losses, _ = regression.try_penalties((at,), regression.sums((at,)), penalties(regression, GRID[::2]))
         found[at] = base - float(losses.min())
         del regression.terms[(at,)]
     return found

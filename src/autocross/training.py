@@ -34,7 +34,8 @@ from autocross.table.labels import Labels
 from autocross.table.schema import Schema
 
 FINAL = 1e-6  # a sweep of the final fit that promises less than this a row is the last
-FINAL_SWEEPS = 50
+FINAL_SWEEPS = 30
+BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 
 
@@ -199,9 +200,9 @@ class Training:
         return column
 
     def place(self, engine: Engine, codes: list[FieldCodes], rows: Rows, folds: Folds) -> None:
-        """Hand the rows to the engine, a block for each worker."""
-        blocks = make_blocks(codes, rows.labels.code, rows.weight, folds.fold, self.seed, engine.n_workers)
-        engine.place(blocks)
+        """Hand the rows to the engine, a block for each worker where there are rows enough."""
+        n_blocks = min(engine.n_workers, max(1, rows.table.n_rows // BLOCK_ROWS))
+        engine.place(make_blocks(codes, rows.labels.code, rows.weight, folds.fold, self.seed, n_blocks))
 
     def keep_granularities(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds) -> list[int]:
         """The fields of numerical columns that tell most, and all other fields."""

@@ -34,7 +34,7 @@ from autocross.table.labels import Labels
 from autocross.table.schema import Schema
 
 FINAL = 1e-6  # a sweep of the final fit that promises less than this a row is the last
-FINAL_SWEEPS = 30
+FINAL_SWEEPS = 20
 BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 

@@ -209,7 +209,9 @@ class Regression:
         """Log-odds, labels and weights of the rows that judge. Each fold's log-odds come from another model."""
         parts = self.engine.each(left_out)
         score, label, weight, _ = (np.concatenate(column) for column in zip(*parts, strict=True))
-        order = np.lexsort([weight, label, score])  # sums of floats must not depend on how rows are spread over blocks
+        # Sums of floats must not depend on how rows are spread over blocks.
+        weighed = len(weight) > 0 and np.ptp(weight) > 0
+        order = np.lexsort([weight, label, score] if weighed else [label, score])
         return score[order], label[order], weight[order].astype(np.float64)
 
     def effect(self, cross: Cross) -> float:

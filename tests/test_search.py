@@ -188,24 +188,6 @@ def test_a_model_with_crosses_is_saved_scored_explained_and_refitted(tmp_path: P
     assert model.crosses_ == scorer.model.about.crosses
 
 
-def test_an_interrupt_keeps_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    from autocross.search import loop
-
-    original, calls = loop.Search.step, []
-
-    def interrupted(self: loop.Search, *args: object) -> object:
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return original(self, *args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(loop.Search, "step", interrupted)
-    frame = planted(0)
-    model = AutoCrossClassifier(quiet=True, engine="serial").fit(frame, "y")
-    assert len(model.crosses_) == 1
-    assert 0 < model.predict_proba(frame.head(1))[0, 1] < 1
-
-
 @pytest.mark.filterwarnings("ignore::autocross.errors.TableWarning")
 def test_errors_of_rows_that_come_in_groups_are_judged_by_the_groups() -> None:
     """A column that tells groups apart, and labels that differ by group: what one group gains, others need not."""

@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 import autocross
 from autocross.errors import AutoCrossError, FileError, OptionError, TableError
+from autocross.interrupts import interruptible
 from autocross.options import Options, all_options
 
 app = App(
@@ -23,6 +24,7 @@ app = App(
     version=autocross.__version__,
     default_parameter=Parameter(negative=()),
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 
 TABLE_ENDINGS = (".csv", ".parquet")
@@ -92,14 +94,20 @@ def fit(
     as_json: AsJson = False,
     options: FitFlags = FIT_DEFAULTS,
 ) -> None:
-    """Fit a model to a CSV or Parquet file, or a folder of Parquet files."""
-    from autocross.estimator import AutoCrossClassifier
+    """Fit a model to a CSV or Parquet file, or a folder of Parquet files.
 
-    check_output(output)
-    chosen = options_of(options)
-    classifier = AutoCrossClassifier(**{entry.name: getattr(chosen, entry.name) for entry in fields(Options)})
-    classifier.fit(train, target, weight)
-    classifier.save(output)
+    Ctrl-C ends the search and keeps what it has found so far; a second one aborts.
+    """
+    with interruptible() as interrupt:
+        from autocross.estimator import AutoCrossClassifier
+
+        check_output(output)
+        chosen = options_of(options)
+        classifier = AutoCrossClassifier(**{entry.name: getattr(chosen, entry.name) for entry in fields(Options)})
+        classifier.fit(train, target, weight)
+        classifier.save(output)
+    if interrupt.asked:
+        print("interrupted: the model has what was found until then", file=sys.stderr)
     about = classifier.model_.about
     facts = {
         "model": str(output),

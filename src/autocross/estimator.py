@@ -22,6 +22,7 @@ import autocross
 from autocross.errors import LabelError, OptionError, TableError
 from autocross.events import FitStarted, Reporter
 from autocross.features import FieldCodes
+from autocross.interrupts import Interrupt, interruptible
 from autocross.observers.journal import Journal
 from autocross.observers.progress import Observer, display
 from autocross.options import Bins, EngineName, Evaluation, Halving, Metric, Options, PenaltyMode, Split
@@ -51,6 +52,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         metric: Metric = "auc",
         max_crosses: int | None = None,
         max_order: int | None = None,
+        beam_width: int = 1,
         time_limit: float | None = None,
         halving: Halving = "auto",
         granularities: Sequence[int] | None = None,
@@ -73,6 +75,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         self.metric = metric
         self.max_crosses = max_crosses
         self.max_order = max_order
+        self.beam_width = beam_width
         self.time_limit = time_limit
         self.halving = halving
         self.granularities = granularities
@@ -93,10 +96,10 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         return Options(**{entry.name: getattr(self, entry.name) for entry in fields(Options)})
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        with observed(self._options()) as (options, reporter):
+        with observed(self._options()) as (options, reporter), interruptible() as interrupt:
             features, values, weight, target = learnable(X, y, sample_weight, options.types or {})
             labels = read_labels(values, target, options.positive)
-            model = Training(options, reporter).fit(features, labels, weight, target)
+            model = Training(options, reporter, interrupt).fit(features, labels, weight, target)
         self.n_features_in_ = features.width
         self.__dict__.pop("feature_names_in_", None)  # an earlier fit may have had names
         if has_names(X):
@@ -266,7 +269,7 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
     if label.min() == label.max():
         raise LabelError(f"The target {target!r} holds one class only, so there is nothing to learn. Give rows of both classes.")
     table = typed(features, model.producer.encoder.schema)
-    return Training(options, reporter).refit(model, Rows(table, Labels(label, model.about.classes), weight, target))
+    return Training(options, reporter, Interrupt()).refit(model, Rows(table, Labels(label, model.about.classes), weight, target))
 
 
 @contextmanager

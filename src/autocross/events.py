@@ -48,6 +48,7 @@ class CandidatesRanked(Event):
 
     round: int
     rung: int
+    n_rungs: int
     rows: int
     n_candidates: int
     best: list[list[Any]]

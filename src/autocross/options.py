@@ -37,6 +37,7 @@ class Options:
     metric: Metric = option("auc", "The score that is reported while fitting.")
     max_crosses: int | None = option(None, "Stop after this many crosses. 0 gives LR (base).", at_least=0)
     max_order: int | None = option(None, "Longest cross, counted in columns.", at_least=2)
+    beam_width: int = option(1, "How many sets of crosses are followed side by side.", at_least=1)
     time_limit: float | None = option(None, "Seconds from the call of fit to its return.", at_least=0)
     halving: Halving = option(
         "auto", "How candidates compete on ever more rows: with a floor under the first rung, or as in the paper, to the letter."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +16,12 @@ from autocross.blocks import INTERCEPT, Cross, make_blocks
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
-from autocross.engines import Engine, make_engine
+from autocross.engines import Engine, carry_on, make_engine
 from autocross.errors import OptionError, TableError
-from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, StepDone
+from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, SearchStopped, StepDone
 from autocross.features import FieldCodes
 from autocross.folds import Folds
+from autocross.interrupts import Interrupt
 from autocross.models import tuning
 from autocross.models.logistic import Penalty, Regression, again
 from autocross.models.metrics import measure
@@ -27,6 +29,7 @@ from autocross.options import Options
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule
 from autocross.search import granularity
 from autocross.search.loop import Accepted, Search, State, put
+from autocross.search.stopping import Stopped, Stopping
 from autocross.table.coerce import texts, typed
 from autocross.table.columns import Table, TimeColumn
 from autocross.table.inference import infer, known
@@ -35,6 +38,7 @@ from autocross.table.schema import Schema
 
 FINAL = 1e-6  # a sweep of the final fit that promises less than this a row is the last
 FINAL_SWEEPS = 20
+CERTAIN_SWEEPS = 5  # of the final fit, however little time is left
 BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 
@@ -53,12 +57,35 @@ class Rows:
         return float(self.weight.sum(dtype=np.float64))
 
 
+@dataclass
+class SoFar:
+    """What a fit has found so far; if it must end early, this is what it ends with."""
+
+    encoder: Encoder
+    codes: list[FieldCodes]
+    regression: Regression | None = None
+    accepted: tuple[Accepted, ...] = ()
+    score: float | None = None
+
+    def penalties(self, producer: Producer) -> dict[Cross, Penalty]:
+        """Those chosen, else where the choice would begin."""
+        terms = {} if self.regression is None else self.regression.terms
+        return {term: terms[term].penalty if term in terms else Penalty(0.0, tuning.START) for term in producer.terms}
+
+    def weights(self, producer: Producer) -> dict[Cross, NDArray[np.float64]]:
+        """Where the last fit may begin."""
+        known = {} if self.regression is None else self.regression.mean_weights()
+        zero = dict(zip(producer.terms, (np.zeros(field.n_codes) for field in producer.fields), strict=True))
+        return {INTERCEPT: np.zeros(1), **zero, **known}
+
+
 class Training:
     """One fit: the options it runs under, and whom it tells."""
 
-    def __init__(self, options: Options, reporter: Reporter) -> None:
+    def __init__(self, options: Options, reporter: Reporter, interrupt: Interrupt) -> None:
         self.options = options
         self.reporter = reporter
+        self.stopping = Stopping(options.time_limit, reporter, interrupt)
         self.seed = options.random_state or 0
         self.rules: list[Rule] = []
         self.history: list[dict[str, Any]] = []
@@ -83,23 +110,51 @@ class Training:
             StepDone, phase="reading columns", step=2, detail=f"{len(codes)} fields of {len(encoder.columns)} columns"
         )
         folds = self.decide_folds(frame, rows.table)
+        so_far = SoFar(encoder, codes)
         with make_engine(self.options.engine, self.options.n_jobs) as engine:
             self.place(engine, codes, rows, folds)
-            kept = self.keep_granularities(engine, encoder, rows, folds)
-            encoder, codes = encoder.keep(kept), [codes[at] for at in kept]
-            self.place(engine, codes, rows, folds)
-            regression = self.tune(engine, encoder, rows, folds, encoding.min_count)
-            score = self.score(regression)
-            if self.look_for_leaks(engine, regression, codes, rows, folds, score):
-                self.place(engine, codes, rows, folds)
-                regression = again(regression)
-            found = self.search(engine, encoder, rows, folds, regression)
-            regression, producer = found.regression, Producer(encoder, tuple(one.coder for one in found.accepted))
-            score = found.accepted[-1].score if found.accepted else score
-            penalties = {cross: term.penalty for cross, term in regression.terms.items()}
-            intercept, weights = self.final_weights(engine, producer, rows, penalties, regression.mean_weights())
-        crosses = tuple(self.record(encoder, one) for one in found.accepted)
-        return self.finish(producer, crosses, intercept, weights, penalties, score, rows)
+            engine.between = self.stopping.check
+            try:
+                why = self.find(engine, so_far, rows, folds, encoding.min_count)
+            except Stopped as stopped:
+                why = str(stopped)
+            self.reporter.tell(SearchStopped, why=why, n_crosses=len(so_far.accepted))
+            self.history += [
+                {"seconds": one.seconds, "crosses": n, "score": one.score} for n, one in enumerate(so_far.accepted, start=1)
+            ]
+            producer = Producer(so_far.encoder, tuple(one.coder for one in so_far.accepted))
+            penalties, start = so_far.penalties(producer), so_far.weights(producer)
+            intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
+        crosses = tuple(self.record(so_far.encoder, one) for one in so_far.accepted)
+        return self.finish(producer, crosses, intercept, weights, penalties, so_far.score, rows)
+
+    def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
+        """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
+        kept = self.keep_granularities(engine, so_far.encoder, rows, folds)
+        so_far.encoder, so_far.codes = so_far.encoder.keep(kept), [so_far.codes[at] for at in kept]
+        self.place(engine, so_far.codes, rows, folds)
+        regression = Regression(engine, rows.total_weight, folds.n_models, min_count=min_count)
+        so_far.regression = regression
+        self.tune(regression, so_far.encoder)
+        so_far.score = score = self.score(regression)
+        self.history.append({"seconds": self.reporter.seconds, "crosses": 0, "score": score})
+        if self.look_for_leaks(engine, regression, so_far.codes, rows, folds, score):
+            self.place(engine, so_far.codes, rows, folds)
+            regression = again(regression)
+        self.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
+
+        def keep(best: State) -> None:
+            so_far.regression, so_far.accepted = best.regression, best.accepted
+            self.stopping.reserve = FINAL_SWEEPS / 2 * best.regression.sweep_seconds
+            if best.accepted:
+                so_far.score = best.accepted[-1].score
+
+        def fresh(round: int) -> Folds:
+            return self.redraw(self.seed + 7919 * round)
+
+        fields, n_rows = so_far.encoder.fields, rows.table.n_rows
+        search = Search(engine, fields, n_rows, self.options, self.reporter, folds.cluster, fresh, self.score)
+        return search.run(regression, keep)
 
     def refit(self, model: Model, rows: Rows) -> Model:
         """New weights on new rows, for the same fields under the same penalties."""
@@ -116,19 +171,6 @@ class Training:
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
         self.rules, self.history = list(model.about.rules), list(model.about.history)
         return self.finish(producer, model.about.crosses, intercept, weights, penalties, None, rows)
-
-    def search(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds, regression: Regression) -> State:
-        """Crosses, found round by round."""
-        self.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
-
-        def fresh(round: int) -> Folds:
-            return self.redraw(self.seed + 7919 * round)
-
-        search = Search(engine, encoder.fields, rows.table.n_rows, self.options, self.reporter, folds.cluster, fresh, self.score)
-        found = search.run(regression)
-        for n, one in enumerate(found.accepted):
-            self.history.append({"seconds": one.seconds, "crosses": n + 1, "score": one.score})
-        return found
 
     def record(self, encoder: Encoder, one: Accepted) -> FoundCross:
         """An accepted cross by the names of its fields and columns."""
@@ -217,13 +259,12 @@ class Training:
         self.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)
         return sorted({*range(len(fields))} - {*judged} | {*best})
 
-    def tune(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds, min_count: int) -> Regression:
-        """A regression on all fields with its penalties chosen on the rows left out."""
+    def tune(self, regression: Regression, encoder: Encoder) -> None:
+        """Fit all fields, their penalties chosen on the rows left out."""
         phase, step = "tuning penalties", 0
         shared = self.options.penalty == "shared"
         at_most = len(tuning.GRID) + (len(tuning.L1_GRID) if shared else tuning.CYCLES)
         self.reporter.tell(PhaseStarted, phase=phase, steps=at_most)
-        regression = Regression(engine, rows.total_weight, folds.n_models, min_count=min_count)
 
         def report(detail: str) -> None:
             nonlocal step
@@ -243,8 +284,6 @@ class Training:
                 "one l2 for each field",
                 f"best on the rows left out, grid {tuning.GRID[0]:g} to {tuning.GRID[-1]:g}",
             )
-        self.history.append({"seconds": self.reporter.seconds, "crosses": 0, "score": self.score(regression)})
-        return regression
 
     def score(self, regression: Regression) -> float:
         """The validation score in the user's metric."""
@@ -273,12 +312,17 @@ class Training:
         self, engine: Engine, producer: Producer, rows: Rows, penalties: Any, start: Any
     ) -> tuple[float, list[NDArray[np.float64]]]:
         """One model on all rows, from the weights already found."""
+        engine.between = carry_on
         self.reporter.tell(PhaseStarted, phase="fitting all rows", steps=1)
         regression = Regression(engine, rows.total_weight, 1, everyone=True)
         regression.move(INTERCEPT, start[INTERCEPT][:, None])
         for term, field in zip(producer.terms, producer.fields, strict=True):
             regression.add(term, field, penalties[term], start[term])
-        sweeps = regression.converge(FINAL, FINAL_SWEEPS)
+        sweeps = regression.converge(FINAL, CERTAIN_SWEEPS)
+        if sweeps == CERTAIN_SWEEPS:
+            engine.between = self.stopping.check_last
+            with suppress(Stopped):
+                sweeps += regression.converge(FINAL, FINAL_SWEEPS - CERTAIN_SWEEPS)
         self.reporter.tell(StepDone, phase="fitting all rows", step=1, detail=f"{sweeps} sweeps")
         weights = [regression.terms[term].weight[:, 0].copy() for term in producer.terms]
         return float(regression.terms[INTERCEPT].weight[0, 0]), weights

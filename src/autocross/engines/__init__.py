@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from autocross.engines.base import Engine
+from autocross.engines.base import Engine, carry_on
 from autocross.engines.serial import SerialEngine
 from autocross.engines.threads import ThreadsEngine
 from autocross.options import EngineName
 
-__all__ = ["Engine", "SerialEngine", "ThreadsEngine", "make_engine"]
+__all__ = ["Engine", "SerialEngine", "ThreadsEngine", "carry_on", "make_engine"]
 
 
 def make_engine(name: EngineName, n_jobs: int | None) -> Engine:

@@ -20,18 +20,28 @@ R = TypeVar("R")
 B = TypeVar("B")
 
 
+def carry_on() -> None:
+    """What happens between two tasks of an engine, unless it is told otherwise."""
+
+
 class Engine(ABC):
     """Keeps blocks and runs tasks over them."""
 
     n_workers: int = 1
+    between: Callable[[], None] = staticmethod(carry_on)  # called before every task; what it raises ends the work there
 
     @abstractmethod
     def place(self, blocks: Sequence[Any]) -> None:
         """Take the blocks over, in place of any former ones."""
 
-    @abstractmethod
     def each(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
         """The task's result for every block, in the order of the blocks."""
+        self.between()
+        return self.run(task, *args, **kwargs)
+
+    @abstractmethod
+    def run(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
+        """What `each` promises, done in this engine's way."""
 
     def total(self, task: Callable[Concatenate[B, P], NDArray[np.int64]], *args: P.args, **kwargs: P.kwargs) -> NDArray[np.int64]:
         """The sum of the task's results over all blocks. Whole numbers, so the order cannot matter."""

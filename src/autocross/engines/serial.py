@@ -17,7 +17,7 @@ class SerialEngine(Engine):
     def place(self, blocks: Sequence[Any]) -> None:
         self.blocks = blocks
 
-    def each(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
+    def run(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
         return [task(block, *args, **kwargs) for block in self.blocks]
 
     def close(self) -> None:

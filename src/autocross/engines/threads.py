@@ -21,7 +21,7 @@ class ThreadsEngine(Engine):
     def place(self, blocks: Sequence[Any]) -> None:
         self.blocks = blocks
 
-    def each(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
+    def run(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
         def lane(first: int) -> list[R]:
             return [task(block, *args, **kwargs) for block in self.blocks[first :: self.n_workers]]
 

@@ -9,8 +9,18 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from numba import njit
+from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_compiling = event.TimingListener()  # type: ignore[no-untyped-call]
+event.register("numba:compile", _compiling)  # type: ignore[no-untyped-call]
+
+
+def seconds_compiling() -> float:
+    """Time that this process has spent compiling kernels so far."""
+    return float(_compiling.duration) if _compiling.done else 0.0
 
 
 def kernel(function: F) -> F:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,6 +133,7 @@ class Regression:
         self.unit = 2.0 ** (61 - math.ceil(math.log2(total_weight)))
         self.loss_unit = self.unit / 1024
         self.terms: dict[Cross, Term] = {}
+        self.sweep_seconds = 0.0  # what the last sweep took
         n_labels = engine.total(start, n_models, everyone)
         self.mean_weight = total_weight / int(n_labels.sum())
         self.rarer_rate = int(n_labels.min()) / int(n_labels.sum())
@@ -166,7 +169,7 @@ class Regression:
 
     def sweep(self, crosses: Sequence[Cross] | None = None) -> float:
         """One step for every field in turn; returns the decrease of the loss promised by the steps, per unit of weight."""
-        promised = 0.0
+        promised, began = 0.0, perf_counter()
         moved: Cross | None = None
         factor: Floats | None = None
         for cross in crosses or tuple(self.terms):
@@ -178,6 +181,7 @@ class Regression:
             moved, factor = cross, np.exp(delta)
         if moved is not None and factor is not None:
             self.engine.each(scale, moved, factor)
+        self.sweep_seconds = perf_counter() - began
         return promised / self.total_weight / self.n_models
 
     def converge(self, tolerance: float, max_sweeps: int = 1000) -> int:
@@ -186,6 +190,18 @@ class Regression:
             if self.sweep() < tolerance:
                 return sweep
         return max_sweeps
+
+    def copy(self) -> Regression:
+        """A twin whose terms can change on their own. Both speak of the same blocks."""
+        twin = copy(self)
+        twin.terms = {cross: replace(term, weight=term.weight.copy()) for cross, term in self.terms.items()}
+        return twin
+
+    def restore(self) -> None:
+        """Bring the odds of the blocks back to those of the weights."""
+        self.engine.each(start, self.n_models, False)
+        for cross, term in self.terms.items():
+            self.engine.each(scale, cross, np.exp(term.weight))
 
     def objective(self) -> Floats:
         """Each model's penalised loss on the rows it learns from: what the sweeps bring down."""

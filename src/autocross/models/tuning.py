@@ -74,15 +74,15 @@ def tune_shared(regression: Regression, report: Report, *, with_l1: bool) -> Pen
 
 def tune_fields(regression: Regression, shared: Penalty, report: Report) -> None:
     """An l2 for every field, by cycles over the fields until no field wants another one."""
-    grid = penalties(regression)
     for cycle in range(CYCLES):
         regression.converge(ROUGH, FEW_SWEEPS)
         changed = 0
         for cross in fields_of(regression):
-            now = regression.terms[cross].penalty.l2
             # First every other penalty of the grid, then those around the one chosen.
-            tried = grid[::2] if cycle == 0 else [penalty for penalty in grid if 0.09 < penalty.l2 / now < 11]
-            changed += choose(regression, cross, tried, shared)
+            if cycle == 0:
+                changed += choose(regression, cross, penalties(regression, GRID[::2]), shared)
+            else:
+                changed += choose_near(regression, cross, shared)
         report(f"cycle {cycle + 1}: {changed} fields took another penalty")
         if not changed:
             break
@@ -92,6 +92,13 @@ def tune_fields(regression: Regression, shared: Penalty, report: Report) -> None
 def fields_of(regression: Regression) -> list[Cross]:
     """All fields but the intercept."""
     return [cross for cross in regression.terms if cross != INTERCEPT]
+
+
+def choose_near(regression: Regression, cross: Cross, shared: Penalty) -> bool:
+    """Let one field move its penalty by a factor of ten at most."""
+    now = regression.terms[cross].penalty.l2
+    near = [penalty for penalty in penalties(regression) if 0.09 < penalty.l2 / now < 11]
+    return choose(regression, cross, near, shared)
 
 
 def choose(regression: Regression, cross: Cross, grid: Sequence[Penalty], shared: Penalty) -> bool:

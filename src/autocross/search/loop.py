@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from autocross.blocks import Block, Cross
 from autocross.crossing import CrossCoder, cross_key, most_frequent, pair_up
 from autocross.engines import Engine
-from autocross.events import CandidatesRanked, CrossTried, Reporter, SearchStopped
+from autocross.events import CandidatesRanked, CrossTried, Reporter
 from autocross.features import Field
 from autocross.folds import Folds
 from autocross.models import tuning
-from autocross.models.logistic import Penalty, Regression, again
+from autocross.models.logistic import Regression, again
 from autocross.options import Options
 from autocross.search import fieldwise, halving
 from autocross.search.candidates import children
@@ -59,9 +59,10 @@ def put(block: Block, coder: CrossCoder) -> int:
     return 1 if coded.starts is None else int(np.diff(coded.starts).max(initial=1))
 
 
-def drop(block: Block, cross: Cross) -> None:
-    """Forget the cross."""
-    del block.codes[cross]
+def forget(block: Block, known: set[Cross]) -> None:
+    """Drop the codes of crosses that no set has."""
+    for cross in [cross for cross in block.codes if len(cross) > 1 and cross not in known]:
+        del block.codes[cross]
 
 
 def row_losses(block: Block) -> NDArray[np.float64]:
@@ -106,7 +107,6 @@ class Accepted:
 
     coder: CrossCoder
     field: Field
-    penalty: Penalty
     gain: float
     error: float
     seconds: float
@@ -115,11 +115,12 @@ class Accepted:
 
 @dataclass(frozen=True)
 class State:
-    """What is found so far: the solution, and a regression of it on the folds of the moment."""
+    """A feature set of the tree: its crosses, and a regression of it on the folds of its round, which it leaves this much loss."""
 
     accepted: tuple[Accepted, ...]
     regression: Regression
     round: int = 0
+    loss: float = math.inf
 
     @property
     def features(self) -> list[Cross]:
@@ -149,26 +150,24 @@ class Search:
         self.fresh = fresh
         self.score = score
         self.last: dict[Cross, float] = {}  # a candidate's gain a row when it was last scored
+        self.entered: Regression  # whose odds and folds the blocks hold
 
-    def run(self, regression: Regression) -> State:
-        """Add crosses until a condition ends it."""
-        state = State((), regression)
-        while (why := self.reason(state)) is None:
-            found = self.children(state)
-            if not found:
-                why = "no candidates are left"
-                break
-            try:
-                child = self.step(state, found)
-            except KeyboardInterrupt:
-                why = "interrupted; the crosses found so far are kept, another interrupt aborts"
-                break
-            if child is None:
-                why = "no cross gains more than chance would"
-                break
-            state = child
-        self.reporter.tell(SearchStopped, why=why, n_crosses=len(state.accepted))
-        return state
+    def run(self, regression: Regression, keep: Callable[[State], None]) -> str:
+        """Add crosses round by round, following the best few sets, until a condition ends it; returns which.
+
+        ``keep`` is given the best set of every round; the last is the answer.
+        """
+        beam = [State((), regression)]
+        self.entered = regression
+        keep(beam[0])
+        while (why := self.reason(beam[0])) is None:
+            grown = {frozenset(child.features): child for state in beam for child in self.step(state)}
+            if not grown:
+                return "no cross gains more than chance would"
+            beam = sorted(grown.values(), key=lambda child: (child.loss, child.features))[: self.options.beam_width]
+            keep(beam[0])
+            self.engine.each(forget, {cross for state in beam for cross in state.features})
+        return why
 
     def reason(self, state: State) -> str | None:
         """Why the search ends here, if it does."""
@@ -176,9 +175,37 @@ class Search:
             return f"fewer than {FEWEST} rows of the rarer label tell no cross from chance"
         if self.options.max_crosses is not None and len(state.accepted) >= self.options.max_crosses:
             return "the number of crosses asked for is reached"
-        if self.options.time_limit is not None and self.reporter.seconds > 0.7 * self.options.time_limit:
-            return "the time is up"
         return None
+
+    def step(self, state: State) -> list[State]:
+        """The best children, if they are better than the state beyond chance."""
+        found = self.children(state)
+        if not found:
+            return []
+        self.enter(state)
+        regression = state.regression
+        rungs = halving.rung_rows(self.options.halving, len(found), self.n_rows, regression.rarer_rate)
+
+        def watch(rung: int, rows: int, ranked: Sequence[halving.Scored]) -> None:
+            self.last.update((scored.candidate.cross, scored.gain / rows) for scored in ranked)
+            best = [[self.name(scored.candidate.cross), scored.gain] for scored in ranked[:5]]
+            facts = {"rung": rung + 1, "n_rungs": len(rungs), "rows": rows, "n_candidates": len(ranked), "best": best}
+            self.reporter.tell(CandidatesRanked, round=state.round + 1, **facts)
+
+        ranked = halving.tournament(self.engine, regression, self.worth_scoring(state, found), rungs, self.n_rows, watch)
+        return self.accept(state, [scored for scored in ranked if scored.gain > 0], len(found))
+
+    def enter(self, state: State) -> None:
+        """Bring the blocks to a state; they are there already unless the beam is wider than one."""
+        if self.entered is not state.regression:
+            self.draw_folds(state.round, state.regression.n_models)
+            state.regression.restore()
+            self.entered = state.regression
+
+    def draw_folds(self, round: int, n_models: int) -> None:
+        """The folds of a round; the rows of a single holdout stay the same."""
+        if n_models > 1:
+            self.engine.each(refold, self.fresh(round).fold)
 
     def children(self, state: State) -> list[fieldwise.Candidate]:
         """The crosses that may come next."""
@@ -202,56 +229,46 @@ class Search:
         kept = {one.cross for one in known[:STALE]} | {one.cross for one in found if one.cross not in self.last}
         return [one for one in found if one.cross in kept]
 
-    def step(self, state: State, found: list[fieldwise.Candidate]) -> State | None:
-        """The best child, if it is better than the state beyond chance."""
-        regression = state.regression
-        rungs = halving.rung_rows(self.options.halving, len(found), self.n_rows, regression.rarer_rate)
-
-        def watch(rung: int, rows: int, ranked: Sequence[halving.Scored]) -> None:
-            self.last.update((scored.candidate.cross, scored.gain / rows) for scored in ranked)
-            best = [[self.name(scored.candidate.cross), scored.gain] for scored in ranked[:5]]
-            self.reporter.tell(CandidatesRanked, round=state.round + 1, rung=rung, rows=rows, n_candidates=len(ranked), best=best)
-
-        ranked = halving.tournament(self.engine, regression, self.worth_scoring(state, found), rungs, self.n_rows, watch)
-        return self.accept(state, [scored for scored in ranked[:TRIES] if scored.gain > 0], len(found))
-
     def name(self, cross: Cross) -> str:
         return " x ".join(self.fields[at].name for at in cross)
 
-    def accept(self, state: State, tries: list[halving.Scored], n_candidates: int) -> State | None:
-        """Refit without and with each of these on fresh folds, and compare row by row, until one is good enough."""
-        if not tries:
-            return None
+    def accept(self, state: State, ranked: list[halving.Scored], n_candidates: int) -> list[State]:
+        """Refit without and with each of the best on fresh folds, and compare row by row, until enough are good enough."""
+        if not ranked:
+            return []
         parent = self.refit(state)
-        weights = {cross: term.weight.copy() for cross, term in parent.terms.items()}
         self.engine.each(remember)
-        for best in tries:
-            child = self.compare(state, parent, best, n_candidates)
-            if child is not None:
-                return child
-            del parent.terms[best.candidate.cross]
-            for cross, weight in weights.items():
-                parent.terms[cross].weight[:] = weight
-            self.engine.each(recall)
-        return None
+        found: list[State] = []
+        for at, best in enumerate(ranked[: TRIES + self.options.beam_width - 1]):
+            if at:
+                self.engine.each(recall)
+            child = self.compare(state, parent.copy(), best, n_candidates)
+            found += [] if child is None else [child]
+            if len(found) == self.options.beam_width:
+                break
+        return found
 
-    def compare(self, state: State, parent: Regression, best: halving.Scored, n_candidates: int) -> State | None:
+    def compare(self, state: State, regression: Regression, best: halving.Scored, n_candidates: int) -> State | None:
         """The state with the cross, if the cross gains more than chance among so many candidates would."""
         cross = best.candidate.cross
-        coder, field = self.code(best.candidate, parent.min_count)
-        penalty = parent.terms[(cross[0],)].penalty if self.options.penalty == "shared" else best.penalty
-        parent.add(cross, field, penalty)
-        parent.converge(ACCURACY, tuning.MAX_SWEEPS)
-        gain, error = self.gain(parent)
+        coder, field = self.code(best.candidate, regression.min_count)
+        shared = self.options.penalty == "shared"
+        regression.add(cross, field, regression.terms[(cross[0],)].penalty if shared else best.penalty)
+        regression.converge(ACCURACY, tuning.MAX_SWEEPS)
+        if not shared:
+            # Alone it had to make up for what the other fields now share with it.
+            tuning.choose_near(regression, cross, best.penalty)
+            regression.converge(ACCURACY, tuning.MAX_SWEEPS)
+        gain, error = self.gain(regression)
         needed = CAUTION * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
-        score, accepted = self.score(parent), gain > needed
+        score, accepted = self.score(regression), gain > needed
         facts = {"cross": field.name, "gain": gain, "error": error, "needed": needed, "accepted": accepted, "score": score}
         self.reporter.tell(CrossTried, round=state.round + 1, **facts)
         if not accepted:
-            self.engine.each(drop, cross)
             return None
-        found = Accepted(coder, field, penalty, gain, error, self.reporter.seconds, score)
-        return State((*state.accepted, found), parent, state.round + 1)
+        self.entered = regression
+        found = Accepted(coder, field, gain, error, self.reporter.seconds, score)
+        return State((*state.accepted, found), regression, state.round + 1, regression.left_out_loss())
 
     def gain(self, regression: Regression) -> tuple[float, float]:
         """Gain a row over what is remembered, and its standard error. Rows of one group or period do not err on their own."""
@@ -281,6 +298,5 @@ class Search:
 
     def refit(self, state: State) -> Regression:
         """The state's set on fresh folds, from nothing: old weights have seen the rows that judge now."""
-        if state.regression.n_models > 1:
-            self.engine.each(refold, self.fresh(state.round + 1).fold)
+        self.draw_folds(state.round + 1, state.regression.n_models)
         return again(state.regression, ACCURACY, tuning.MAX_SWEEPS)

@@ -1,0 +1,48 @@
+"""When the work ends early: an interrupt, or the time limit.
+
+Work ends between two tasks of an engine, never within one, so that what was found before is whole.
+"""
+
+from __future__ import annotations
+
+from autocross.events import Reporter
+from autocross.interrupts import Interrupt
+from autocross.kernels import seconds_compiling
+
+FINAL_SHARE = 0.25  # most of the time limit that is kept back for the last fit
+
+
+class Stopped(Exception):  # noqa: N818  no error: the fit goes on to its end
+    """There is a reason to end. Its text says which."""
+
+
+class Stopping:
+    """Knows when to end. ``reserve`` is how many seconds the last fit will take."""
+
+    def __init__(self, time_limit: float | None, reporter: Reporter, interrupt: Interrupt) -> None:
+        self.time_limit = time_limit
+        self.reporter = reporter
+        self.interrupt = interrupt
+        self.compiled_before = seconds_compiling()
+        self.reserve = 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Of the time limit; compilation does not count."""
+        if self.time_limit is None:
+            return None
+        return self.time_limit - self.reporter.seconds + seconds_compiling() - self.compiled_before
+
+    def check(self) -> None:
+        """Raise if the search must end now, for the last fit to be in time."""
+        if self.interrupt.asked:
+            raise Stopped("interrupted, and what was found before is kept; another interrupt aborts")
+        left = self.seconds_left
+        if left is not None and self.time_limit is not None and left < min(self.reserve, FINAL_SHARE * self.time_limit):
+            raise Stopped("the time is up")
+
+    def check_last(self) -> None:
+        """Raise if the last fit, too, must end."""
+        left = self.seconds_left
+        if left is not None and left < 0:
+            raise Stopped("the time is up")

@@ -129,6 +129,7 @@ def test_first_steps_are_steps_from_weight_zero(rows: CodedRows, width: int) -> 
     tied[:2] = False
     zero, l2s = np.zeros(tied.shape), np.array([0.5, 20.0])
     factors, delta = np.empty((*tied.shape, 2)), np.empty(tied.shape)
+    logistic.tie(sums, tied)
     logistic.first_steps(sums, UNIT, tied, l2s, width, factors)
     for t, l2 in enumerate(l2s):
         logistic.step(sums, UNIT, zero, tied, 0.0, float(l2), width, delta)

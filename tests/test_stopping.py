@@ -82,9 +82,10 @@ def test_a_second_interrupt_aborts_and_writes_nothing(table: Path, tmp_path: Pat
     command = [sys.executable, "-m", "autocross.cli", "fit", str(table), "--target", "label", "-o", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
-    process.stderr.readline()
+    while "choosing" not in process.stderr.readline():
+        pass
     process.send_signal(signal.SIGINT)
-    time.sleep(0.1)  # two at once may be taken for one by the system
+    time.sleep(0.05)  # two at once may be taken for one by the system
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 1

@@ -101,7 +101,7 @@ class Training:
     def fit(self, frame: pl.DataFrame, labels: Labels, weight: NDArray[np.float32], target: str) -> Model:
         """Schema, codes, folds, granularities, penalties, and the final weights."""
         self.reporter.tell(PhaseStarted, phase="reading columns", steps=2)
-        schema = self.decide_schema(frame)
+        schema = self.decide_schema(frame.select(sorted(frame.columns)))  # so that the order of columns changes nothing
         rows = Rows(typed(frame, schema), labels, weight, target)
         encoding = self.decide_encoding(rows.table.n_rows, schema)
         encoder = Encoder.fit(schema, rows.table, encoding)

@@ -45,9 +45,12 @@ class Vocabulary:
     def fit(cls, schema: ColumnSchema, column: TextColumn | ListColumn, rules: EncodingRules) -> Vocabulary:
         """Give codes to the values seen often enough."""
         counts = np.bincount(column.index + 1, minlength=len(column.values) + 1)[1:]
-        frequent = np.flatnonzero(counts >= rules.min_count).tolist()
-        frequent.sort(key=lambda at: (-counts[at], column.values[at]))
-        values = tuple(column.values[at] for at in frequent[: rules.cap])
+        first = np.zeros(len(column.values) + 1, np.int64)
+        first[column.index[::-1]] = np.arange(len(column.index))[::-1]  # of several writes the last one stays
+        frequent = np.flatnonzero(counts >= rules.min_count)
+        # Equally frequent values come as they are met first: their names decide nothing.
+        frequent = frequent[np.lexsort([first[frequent], -counts[frequent]])]
+        values = tuple(column.values[at] for at in frequent[: rules.cap].tolist())
         vocabulary = cls(schema, values, rules.n_buckets if len(frequent) > rules.cap else 0)
         starts = vocabulary.encode(column)[0].starts
         if starts is None:

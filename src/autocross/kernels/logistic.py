@@ -60,6 +60,33 @@ def gather_ragged(codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any
 
 
 @kernel
+def count_row(sums: Ints, code: int, row: int, fold: Any) -> None:
+    """Count one row for every model that learns from it, in the third place of the sums."""
+    for k in range(sums.shape[1]):
+        if k != fold[row]:
+            sums[code, k, 2] += 1
+
+
+@kernel
+def gather_counted(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
+    """`gather` into sums (n_codes, n_models, 3), the third being the number of rows."""
+    for row in range(codes.shape[0]):
+        add_row(sums, codes[row], row, label, weight, fold, odds, unit)
+        count_row(sums, codes[row], row, fold)
+
+
+@kernel
+def gather_counted_ragged(
+    codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints
+) -> None:
+    """`gather_counted` for a field with any number of codes a row."""
+    for row in range(starts.shape[0] - 1):
+        for at in range(starts[row], starts[row + 1]):
+            add_row(sums, codes[at], row, label, weight, fold, odds, unit)
+            count_row(sums, codes[at], row, fold)
+
+
+@kernel
 def scale(codes: Codes, factor: Floats, odds: Floats) -> None:
     """Apply a change of the field's weights, given as exp(change) (n_codes, n_models), to the odds of every row."""
     for row in range(codes.shape[0]):
@@ -149,55 +176,47 @@ def best_move(g: float, h: float, l1: float, w: float) -> float:
 
 
 @kernel
+def tie(sums: Ints, tied: Any) -> None:
+    """Add the sums of the codes marked in `tied` (n_codes, n_models), too rare for a weight of their own, to those of code 1."""
+    for code in range(2, sums.shape[0]):
+        for k in range(sums.shape[1]):
+            if tied[code, k]:
+                sums[1, k, 0] += sums[code, k, 0]
+                sums[1, k, 1] += sums[code, k, 1]
+
+
+@kernel
 def first_steps(sums: Ints, unit: float, tied: Any, l2s: Floats, width: int, factors: Floats) -> None:
     """Fill `factors` (n_codes, n_models, n_tries) with exp(step from weight zero) under each l2. Codes without rows stay."""
-    for k in range(sums.shape[1]):
-        shared_g, shared_h = 0.0, 0.0
-        for code in range(sums.shape[0]):
-            if tied[code, k]:
-                shared_g += sums[code, k, 0] / unit
-                shared_h += sums[code, k, 1] / unit
-        for code in range(sums.shape[0]):
-            g = sums[code, k, 0] / unit + (shared_g if code == 1 else 0.0)
-            h = sums[code, k, 1] / unit + (shared_h if code == 1 else 0.0)
+    for code in range(sums.shape[0]):
+        for k in range(sums.shape[1]):
+            g, h = sums[code, k, 0] / unit, sums[code, k, 1] / unit
             for t in range(l2s.shape[0]):
-                still = tied[code, k] or g == 0.0
-                factors[code, k, t] = 1.0 if still else math.exp(best_move(g, h + l2s[t] / width, 0.0, 0.0) / width)
-        for code in range(sums.shape[0]):
-            if tied[code, k]:
-                for t in range(l2s.shape[0]):
+                if tied[code, k]:
                     factors[code, k, t] = factors[1, k, t]
+                elif g == 0.0:
+                    factors[code, k, t] = 1.0
+                else:
+                    factors[code, k, t] = math.exp(best_move(g, h + l2s[t] / width, 0.0, 0.0) / width)
 
 
 @kernel
 def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: float, width: int, delta: Floats) -> float:
     """Fill `delta` with the step of the field's weights; return the decrease of the loss it promises.
 
-    A code marked in `tied` (n_codes, n_models) is too rare for that model to have a weight of its own: it shares the
-    weight of code 1. With at most `width` codes a row the loss is bounded by the mean of its value at `width` times
-    each single step (Jensen), hence the division.
+    A tied code shares the weight of code 1, to which `tie` has added its sums. With at most `width` codes a row the
+    loss is bounded by the mean of its value at `width` times each single step (Jensen), hence the division.
     """
-    promised = 0.0
-    for k in range(weight.shape[1]):
-        shared_g, shared_h = 0.0, 0.0
-        for code in range(weight.shape[0]):
-            if tied[code, k]:
-                shared_g += sums[code, k, 0] / unit
-                shared_h += sums[code, k, 1] / unit
-        for code in range(weight.shape[0]):
-            if tied[code, k]:
-                continue
-            g = sums[code, k, 0] / unit
-            h = sums[code, k, 1] / unit
-            if code == 1:
-                g += shared_g
-                h += shared_h
-            g += l2 * weight[code, k]
-            move = best_move(g, h + l2 / width, l1, width * weight[code, k]) / width
-            move = min(max(weight[code, k] + move, -FARTHEST), FARTHEST) - weight[code, k]
-            delta[code, k] = move
-            promised += abs(g * move)
-        for code in range(weight.shape[0]):
+    promised = 0  # in fixed point: the order of the codes must not matter
+    for code in range(weight.shape[0]):
+        for k in range(weight.shape[1]):
             if tied[code, k]:
                 delta[code, k] = delta[1, k]
-    return promised
+                continue
+            w = weight[code, k]
+            g = sums[code, k, 0] / unit + l2 * w
+            move = best_move(g, sums[code, k, 1] / unit + l2 / width, l1, width * w) / width
+            move = min(max(w + move, -FARTHEST), FARTHEST) - w
+            delta[code, k] = move
+            promised += np.int64(abs(g * move) * (unit / 1024))
+    return promised / (unit / 1024)

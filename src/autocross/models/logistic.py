@@ -156,9 +156,12 @@ class Regression:
         self.terms[cross].weight += delta
         self.engine.each(scale, cross, np.exp(delta))
 
-    def sums(self, cross: Cross) -> Ints:
-        """Gradient and curvature of every code of a field."""
-        return self.engine.total(scale_and_gather, None, None, cross, self.terms[cross].field.n_codes, self.unit)
+    def sums(self, cross: Cross, moved: Cross | None = None, factor: Floats | None = None) -> Ints:
+        """Gradient and curvature of every code of a field, after applying the former field's step, if one is due."""
+        term = self.terms[cross]
+        sums = self.engine.total(scale_and_gather, moved, factor, cross, term.field.n_codes, self.unit)
+        kernels.tie(sums, term.tied)
+        return sums
 
     def step(self, cross: Cross, sums: Ints, penalty: Penalty) -> tuple[Floats, float]:
         """The change of weights these sums suggest, and the decrease of the loss it promises."""
@@ -174,8 +177,7 @@ class Regression:
         factor: Floats | None = None
         for cross in crosses or tuple(self.terms):
             term = self.terms[cross]
-            sums = self.engine.total(scale_and_gather, moved, factor, cross, term.field.n_codes, self.unit)
-            delta, gain = self.step(cross, sums, term.penalty)
+            delta, gain = self.step(cross, self.sums(cross, moved, factor), term.penalty)
             term.weight += delta
             promised += gain
             moved, factor = cross, np.exp(delta)
@@ -184,10 +186,10 @@ class Regression:
         self.sweep_seconds = perf_counter() - began
         return promised / self.total_weight / self.n_models
 
-    def converge(self, tolerance: float, max_sweeps: int = 1000) -> int:
-        """Sweep until a sweep promises less than ``tolerance`` a row; returns the number of sweeps."""
+    def converge(self, tolerance: float, max_sweeps: int = 1000, crosses: Sequence[Cross] | None = None) -> int:
+        """Sweep, over all fields or some, until a sweep promises less than ``tolerance`` a row; returns the number of sweeps."""
         for sweep in range(1, max_sweeps + 1):
-            if self.sweep() < tolerance:
+            if self.sweep(crosses) < tolerance:
                 return sweep
         return max_sweeps
 

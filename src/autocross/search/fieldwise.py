@@ -17,7 +17,6 @@ from autocross.blocks import Block, Cross
 from autocross.crossing import MOST_ENTRIES, cross_key, pair_up
 from autocross.engines import Engine
 from autocross.features import FIRST, FieldCodes
-from autocross.kernels import counting
 from autocross.kernels import logistic as kernels
 from autocross.models.logistic import Penalty, Regression
 
@@ -63,16 +62,13 @@ def gather(block: Block, one: Candidate, n_slots: int, first_n: int, unit: float
     """Gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
     last = block.among_first(first_n)
     coded = slots(block, one, n_slots, last)
-    shape = (FIRST + n_slots, block.odds.shape[1])
-    sums, counts = np.zeros((*shape, 2), np.int64), np.zeros(shape, np.int64)
+    sums = np.zeros((FIRST + n_slots, block.odds.shape[1], 3), np.int64)
     rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, sums)
     if coded.starts is None:
-        kernels.gather(coded.codes, *rows)
-        counting.count(coded.codes, block.fold[:last], counts)
+        kernels.gather_counted(coded.codes, *rows)
     else:
-        kernels.gather_ragged(coded.codes, coded.starts, *rows)
-        counting.count_ragged(coded.codes, coded.starts, block.fold[:last], counts)
-    return np.concatenate([sums, counts[:, :, None]], axis=2)
+        kernels.gather_counted_ragged(coded.codes, coded.starts, *rows)
+    return sums
 
 
 def judge(block: Block, one: Candidate, n_slots: int, factors: Floats, first_n: int, unit: float) -> Ints:
@@ -117,6 +113,7 @@ def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung, l2s: 
     found = engine.total(gather, one, n_slots, on.learned, regression.unit)
     tied = found[:, :, 2] < regression.min_count
     tied[:FIRST] = False
+    kernels.tie(found, tied)
     tries = np.array(l2s) * regression.mean_weight
     factors = np.empty((len(found), regression.n_models, len(tries)))
     kernels.first_steps(found, regression.unit, tied, tries, one.width, factors)

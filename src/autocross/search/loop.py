@@ -20,7 +20,7 @@ from autocross.events import CandidatesRanked, CrossTried, Reporter
 from autocross.features import Field
 from autocross.folds import Folds
 from autocross.models import tuning
-from autocross.models.logistic import Regression, again
+from autocross.models.logistic import Penalty, Regression, again
 from autocross.options import Options
 from autocross.search import fieldwise, halving
 from autocross.search.candidates import children
@@ -34,7 +34,11 @@ WIDEST = 64  # most features that are crossed with each other: some 2,000 candid
 FEWEST = 100  # rows of the rarer label without which no cross could be told from chance
 STALE = 100  # candidates of former rounds that are scored again
 EVERYTHING = 5  # in every fifth round all are
-TRIES = 3  # how many of a round's best are refitted before the search ends
+TRIES = 3  # how many of a round's best are refitted in vain before the round ends
+A_ROUND = 5  # crosses that a round accepts at most
+NEAR_SWEEPS = 5  # over the columns of a cross, to see what it gains
+WARM_SWEEPS = 3  # over all fields, once it is accepted
+SHRINK = 10.0  # times the penalty that is best for a cross alone
 
 
 # Tasks.
@@ -233,42 +237,65 @@ class Search:
         return " x ".join(self.fields[at].name for at in cross)
 
     def accept(self, state: State, ranked: list[halving.Scored], n_candidates: int) -> list[State]:
-        """Refit without and with each of the best on fresh folds, and compare row by row, until enough are good enough."""
+        """Refit without and with each of the best on fresh folds, and compare row by row.
+
+        A wider beam takes several children side by side. A single set takes several crosses in a row, each judged on top of the
+        ones before: the tournament has ranked them all, and the next one is far dearer than a try.
+        """
         if not ranked:
             return []
-        parent = self.refit(state)
+        in_a_row = self.options.beam_width == 1
+        wanted = self.options.beam_width if self.options.halving == "paper" or not in_a_row else A_ROUND
+        if self.options.max_crosses is not None and in_a_row:
+            wanted = min(wanted, self.options.max_crosses - len(state.accepted))
+        former = replace(state, regression=self.refit(state))
         self.engine.each(remember)
         found: list[State] = []
-        for at, best in enumerate(ranked[: TRIES + self.options.beam_width - 1]):
-            if at:
-                self.engine.each(recall)
-            child = self.compare(state, parent.copy(), best, n_candidates)
-            found += [] if child is None else [child]
-            if len(found) == self.options.beam_width:
+        in_vain = 0
+        for best in ranked:
+            child = self.compare(former, best, n_candidates, state.round + 1)
+            if child is None:
+                in_vain += 1
+            else:
+                found.append(child)
+            if in_vain == TRIES or len(found) == wanted:
                 break
-        return found
+            if child is not None and in_a_row:
+                former = child
+                self.engine.each(remember)
+            else:
+                self.engine.each(recall)
+        return found[-1:] if in_a_row else found
 
-    def compare(self, state: State, regression: Regression, best: halving.Scored, n_candidates: int) -> State | None:
+    def compare(self, state: State, best: halving.Scored, n_candidates: int, round: int) -> State | None:
         """The state with the cross, if the cross gains more than chance among so many candidates would."""
+        regression = state.regression.copy()
         cross = best.candidate.cross
         coder, field = self.code(best.candidate, regression.min_count)
-        shared = self.options.penalty == "shared"
-        regression.add(cross, field, regression.terms[(cross[0],)].penalty if shared else best.penalty)
-        regression.converge(ACCURACY, tuning.MAX_SWEEPS)
-        if not shared:
-            # Alone it had to make up for what the other fields now share with it.
-            tuning.choose_near(regression, cross, best.penalty)
-            regression.converge(ACCURACY, tuning.MAX_SWEEPS)
+        regression.add(cross, field, self.penalty(regression, best))
+        # What the cross changes most are the weights of its own columns.
+        columns = {self.fields[at].column for at in cross}
+        near = [one for one in regression.terms if not columns.isdisjoint(self.fields[at].column for at in one)]
+        regression.converge(ACCURACY, NEAR_SWEEPS, near)
         gain, error = self.gain(regression)
         needed = CAUTION * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
-        score, accepted = self.score(regression), gain > needed
+        accepted = gain > needed
+        if accepted:
+            regression.converge(ACCURACY, WARM_SWEEPS)
+            self.entered = regression
+        score = self.score(regression)
         facts = {"cross": field.name, "gain": gain, "error": error, "needed": needed, "accepted": accepted, "score": score}
-        self.reporter.tell(CrossTried, round=state.round + 1, **facts)
+        self.reporter.tell(CrossTried, round=round, **facts)
         if not accepted:
             return None
-        self.entered = regression
         found = Accepted(coder, field, gain, error, self.reporter.seconds, score)
-        return State((*state.accepted, found), regression, state.round + 1, regression.left_out_loss())
+        return State((*state.accepted, found), regression, round, regression.left_out_loss())
+
+    def penalty(self, regression: Regression, best: halving.Scored) -> Penalty:
+        """A stronger penalty than the best for the cross alone: it leaves room for others, as small steps do in boosting."""
+        if self.options.penalty == "shared":
+            return regression.terms[(best.candidate.cross[0],)].penalty
+        return Penalty(0.0, SHRINK * best.penalty.l2)
 
     def gain(self, regression: Regression) -> tuple[float, float]:
         """Gain a row over what is remembered, and its standard error. Rows of one group or period do not err on their own."""

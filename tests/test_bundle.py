@@ -40,7 +40,7 @@ def test_the_bundle_is_safetensors_with_a_json_manifest(saved_model: Path) -> No
     with safe_open(str(saved_model), framework="numpy") as stored:
         manifest = json.loads(stored.metadata()["autocross"])
     assert manifest["format"] == 1
-    assert [column["name"] for column in manifest["schema"]] == ["job", "age", "rooms", "member", "tags", "born"]
+    assert [column["name"] for column in manifest["schema"]] == ["age", "born", "job", "member", "rooms", "tags"]
 
 
 def test_a_saved_file_has_ordinary_rights(saved_model: Path) -> None:

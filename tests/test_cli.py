@@ -122,7 +122,7 @@ def test_show_names_rules_columns_and_fields(saved_model: Path, capsys: pytest.C
         assert word in text
     assert run(["show", str(saved_model), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [column["name"] for column in found["columns"]][:2] == ["job", "age"]
+    assert [column["name"] for column in found["columns"]][:2] == ["age", "born"]
     assert found["crosses"] == []
 
 

@@ -34,7 +34,7 @@ class Options:
     )
     exclude: Sequence[str] | None = option(None, "Columns to leave out altogether.")
     positive: Any = option(None, "The label that counts as yes; by default the larger of the two.")
-    metric: Metric = option("auc", "The score that is reported while fitting.")
+    metric: Metric = option("auc", "The score that is reported, and that must not fall when a cross is accepted.")
     max_crosses: int | None = option(None, "Stop after this many crosses. 0 gives LR (base).", at_least=0)
     max_order: int | None = option(None, "Longest cross, counted in columns.", at_least=2)
     beam_width: int = option(1, "How many sets of crosses are followed side by side.", at_least=1)

@@ -207,7 +207,7 @@ def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: floa
     A tied code shares the weight of code 1, to which `tie` has added its sums. With at most `width` codes a row the
     loss is bounded by the mean of its value at `width` times each single step (Jensen), hence the division.
     """
-    promised = 0  # in fixed point: the order of the codes must not matter
+    promised = np.int64(0)  # in fixed point: the order of the codes must not matter
     for code in range(weight.shape[0]):
         for k in range(weight.shape[1]):
             if tied[code, k]:
@@ -219,4 +219,4 @@ def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: floa
             move = min(max(w + move, -FARTHEST), FARTHEST) - w
             delta[code, k] = move
             promised += np.int64(abs(g * move) * (unit / 1024))
-    return promised / (unit / 1024)
+    return float(promised) / (unit / 1024)

@@ -94,18 +94,21 @@ def fields_of(regression: Regression) -> list[Cross]:
     return [cross for cross in regression.terms if cross != INTERCEPT]
 
 
-def choose_near(regression: Regression, cross: Cross, shared: Penalty) -> bool:
+def choose_near(regression: Regression, cross: Cross, anchor: Penalty, distrust: float = DISTRUST) -> bool:
     """Let one field move its penalty by a factor of ten at most."""
     now = regression.terms[cross].penalty.l2
     near = [penalty for penalty in penalties(regression) if 0.09 < penalty.l2 / now < 11]
-    return choose(regression, cross, near, shared)
+    return choose(regression, cross, near, anchor, distrust)
 
 
-def choose(regression: Regression, cross: Cross, grid: Sequence[Penalty], shared: Penalty) -> bool:
-    """Let one field take the penalty whose step is best on the left-out rows; says whether it is another one."""
+def choose(regression: Regression, cross: Cross, grid: Sequence[Penalty], anchor: Penalty, distrust: float = DISTRUST) -> bool:
+    """Let one field take the penalty whose step is best on the left-out rows; says whether it is another one.
+
+    For every factor of ten away from the anchor the step must bring the loss down by ``distrust``, squared.
+    """
     losses, deltas = regression.try_penalties(cross, regression.sums(cross), grid)
-    distance = np.log10([penalty.l2 / shared.l2 for penalty in grid])
-    best = int(np.argmin(losses / regression.mean_weight + DISTRUST * distance**2))
+    distance = np.log10([penalty.l2 / anchor.l2 for penalty in grid])
+    best = int(np.argmin(losses / regression.mean_weight + distrust * distance**2))
     regression.move(cross, np.ascontiguousarray(deltas[:, :, best]))
     term = regression.terms[cross]
     changed = term.penalty != grid[best]

@@ -7,7 +7,6 @@ sums, one step from zero under each penalty, one pass over the rows left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +22,7 @@ from autocross.models.logistic import Penalty, Regression
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-L2S = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-FEW_L2S = (3.0, 30.0, 300.0)  # enough to prune by
+L2S = (3.0, 30.0, 300.0)
 # While candidates compete, keys beyond this many share codes. Primes, so that regular keys do not collide regularly.
 SLOTS = dict(zip(range(12, 18), (4093, 8191, 16381, 32749, 65521, 131071), strict=True))
 
@@ -107,14 +105,14 @@ def rung(engine: Engine, regression: Regression, learned: int, judged: int) -> R
     return Rung(learned, judged, float(engine.total(base_loss, judged, unit)[0]) / unit)
 
 
-def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung, l2s: Sequence[float] = L2S) -> tuple[float, Penalty]:
+def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung) -> tuple[float, Penalty]:
     """How much the candidate brings the left-out loss down, in rows' mean weight, and under which penalty."""
     n_slots = one.n_slots(on.learned)
     found = engine.total(gather, one, n_slots, on.learned, regression.unit)
     tied = found[:, :, 2] < regression.min_count
     tied[:FIRST] = False
     kernels.tie(found, tied)
-    tries = np.array(l2s) * regression.mean_weight
+    tries = np.array(L2S) * regression.mean_weight
     factors = np.empty((len(found), regression.n_models, len(tries)))
     kernels.first_steps(found, regression.unit, tied, tries, one.width, factors)
     losses = engine.total(judge, one, n_slots, factors, on.judged, regression.loss_unit) / regression.loss_unit

@@ -65,8 +65,7 @@ def tournament(
         # One holdout judges with all it has; folds judge with the rows of the rung.
         judged = learned if regression.n_models > 1 else min(n_rows, max(learned, MOST_JUDGES))
         on = fieldwise.rung(engine, regression, learned, judged)
-        l2s = fieldwise.L2S if number == len(rungs) - 1 else fieldwise.FEW_L2S
-        ranked = [Scored(one, *fieldwise.gain(engine, regression, one, on, l2s)) for one in left]
+        ranked = [Scored(one, *fieldwise.gain(engine, regression, one, on)) for one in left]
         ranked.sort(key=lambda scored: (-scored.gain, scored.candidate.cross))
         watch(number, learned, ranked)
         left = [scored.candidate for scored in ranked[: max(1, len(ranked) // 2)]]

@@ -29,16 +29,20 @@ Ints = NDArray[np.int64]
 CAP = 1 << 20  # most values of a cross that get a code of their own
 N_BUCKETS = 1 << 18
 ACCURACY = tuning.FINE
-CAUTION = 0.75  # how many times sqrt(2 ln n) standard errors the best of n candidates must gain
+# How many times sqrt(2 ln n) standard errors the best of n candidates must gain. The first cross must show that the table has
+# any: with labels shuffled, one in twenty tables lets one pass. Once there is one, others are likelier.
+FIRST_CAUTION, CAUTION = 1.1, 0.6
 WIDEST = 64  # most features that are crossed with each other: some 2,000 candidates
 FEWEST = 100  # rows of the rarer label without which no cross could be told from chance
 STALE = 100  # candidates of former rounds that are scored again
 EVERYTHING = 5  # in every fifth round all are
-TRIES = 3  # how many of a round's best are refitted in vain before the round ends
+TRIES = 4  # how many of a round's best are refitted in vain before the round ends
 A_ROUND = 5  # crosses that a round accepts at most
 NEAR_SWEEPS = 5  # over the columns of a cross, to see what it gains
 WARM_SWEEPS = 3  # over all fields, once it is accepted
-SHRINK = 10.0  # times the penalty that is best for a cross alone
+SLACK = 0.0002  # of the metric that a cross may cost: more is no chance
+SHRINK = 3.0  # times the penalty that is best for a cross alone
+RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of ten
 
 
 # Tasks.
@@ -107,10 +111,10 @@ def compare_clusters(block: Block, unit: float, cluster: Ints) -> Ints:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A cross of the solution: its codes, its penalty, and what it gained a row on fresh folds, with the standard error."""
+    """A cross of the solution: its codes, its first penalty, and what it gained a row on fresh folds, with the standard error."""
 
     coder: CrossCoder
-    field: Field
+    penalty: Penalty
     gain: float
     error: float
     seconds: float
@@ -119,11 +123,12 @@ class Accepted:
 
 @dataclass(frozen=True)
 class State:
-    """A feature set of the tree: its crosses, and a regression of it on the folds of its round, which it leaves this much loss."""
+    """A feature set of the tree: its crosses, and a regression of it on the folds of its round, with its score and loss there."""
 
     accepted: tuple[Accepted, ...]
     regression: Regression
     round: int = 0
+    score: float = -math.inf
     loss: float = math.inf
 
     @property
@@ -154,6 +159,7 @@ class Search:
         self.fresh = fresh
         self.score = score
         self.last: dict[Cross, float] = {}  # a candidate's gain a row when it was last scored
+        self.in_vain: set[Cross] = set()  # crosses that were refitted and did not gain enough
         self.entered: Regression  # whose odds and folds the blocks hold
 
     def run(self, regression: Regression, keep: Callable[[State], None]) -> str:
@@ -248,48 +254,56 @@ class Search:
         wanted = self.options.beam_width if self.options.halving == "paper" or not in_a_row else A_ROUND
         if self.options.max_crosses is not None and in_a_row:
             wanted = min(wanted, self.options.max_crosses - len(state.accepted))
-        former = replace(state, regression=self.refit(state))
+        regression = self.refit(state)
+        former = replace(state, regression=regression, round=state.round + 1, score=self.score(regression))
         self.engine.each(remember)
         found: list[State] = []
-        in_vain = 0
+        in_vain, tried = 0, set()
         for best in ranked:
-            child = self.compare(former, best, n_candidates, state.round + 1)
+            columns = frozenset(self.fields[at].column for at in best.candidate.cross)
+            if columns in tried or best.candidate.cross in self.in_vain:
+                continue
+            tried.add(columns)
+            child = self.compare(former, best, n_candidates)
             if child is None:
-                in_vain += 1
+                self.in_vain.add(best.candidate.cross)
             else:
                 found.append(child)
-            if in_vain == TRIES or len(found) == wanted:
-                break
             if child is not None and in_a_row:
                 former = child
                 self.engine.each(remember)
             else:
+                in_vain += child is None
                 self.engine.each(recall)
+            if in_vain == TRIES or len(found) == wanted:
+                break
+        self.entered = former.regression
         return found[-1:] if in_a_row else found
 
-    def compare(self, state: State, best: halving.Scored, n_candidates: int, round: int) -> State | None:
-        """The state with the cross, if the cross gains more than chance among so many candidates would."""
+    def compare(self, state: State, best: halving.Scored, n_candidates: int) -> State | None:
+        """The state with the cross, if that gains more than chance among so many candidates would, and the metric does not fall."""
         regression = state.regression.copy()
         cross = best.candidate.cross
         coder, field = self.code(best.candidate, regression.min_count)
-        regression.add(cross, field, self.penalty(regression, best))
+        penalty = self.penalty(regression, best)
+        regression.add(cross, field, penalty)
         # What the cross changes most are the weights of its own columns.
         columns = {self.fields[at].column for at in cross}
         near = [one for one in regression.terms if not columns.isdisjoint(self.fields[at].column for at in one)]
         regression.converge(ACCURACY, NEAR_SWEEPS, near)
         gain, error = self.gain(regression)
-        needed = CAUTION * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
-        accepted = gain > needed
-        if accepted:
+        caution = CAUTION if state.accepted else FIRST_CAUTION
+        needed = caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
+        if gain > needed:
             regression.converge(ACCURACY, WARM_SWEEPS)
-            self.entered = regression
         score = self.score(regression)
+        accepted = gain > needed and not score < state.score - SLACK
         facts = {"cross": field.name, "gain": gain, "error": error, "needed": needed, "accepted": accepted, "score": score}
-        self.reporter.tell(CrossTried, round=round, **facts)
+        self.reporter.tell(CrossTried, round=state.round, **facts)
         if not accepted:
             return None
-        found = Accepted(coder, field, gain, error, self.reporter.seconds, score)
-        return State((*state.accepted, found), regression, round, regression.left_out_loss())
+        found = Accepted(coder, penalty, gain, error, self.reporter.seconds, score)
+        return State((*state.accepted, found), regression, state.round, score, regression.left_out_loss())
 
     def penalty(self, regression: Regression, best: halving.Scored) -> Penalty:
         """A stronger penalty than the best for the cross alone: it leaves room for others, as small steps do in boosting."""
@@ -326,4 +340,10 @@ class Search:
     def refit(self, state: State) -> Regression:
         """The state's set on fresh folds, from nothing: old weights have seen the rows that judge now."""
         self.draw_folds(state.round + 1, state.regression.n_models)
-        return again(state.regression, ACCURACY, tuning.MAX_SWEEPS)
+        regression = again(state.regression, ACCURACY, tuning.MAX_SWEEPS)
+        if state.accepted and self.options.penalty != "shared":
+            # A cross with much to say may say it now. The choices of a greedy search flatter it: it must gain a lot.
+            for one in state.accepted:
+                tuning.choose_near(regression, one.coder.fields, one.penalty, RELAX)
+            regression.converge(ACCURACY, NEAR_SWEEPS)
+        return regression

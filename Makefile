@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench-core bench-search clean
+.PHONY: help demo test check coverage docs bench-core bench-search bench-race clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -37,6 +37,12 @@ bench-core: .venv/ready ## LR (base) on the benchmark tables beside scikit-learn
 
 bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/planted.py
+	$(BIN)/python benchmarks/small.py
+
+bench-race: .venv/ready ## time of a default fit beside CatBoost's; writes docs/benchmarks.md
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[bench]"
+	$(BIN)/python benchmarks/race.py
 
 clean: ## remove what was installed and written
 	rm -rf .venv demo build dist src/*.egg-info

@@ -140,9 +140,57 @@ def test_planted_crosses_are_found_in_other_modes(options: dict[str, object]) ->
     assert {"c0", "c1"} in crosses
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_shuffled_labels_give_no_cross(seed: int) -> None:
-    assert found(planted(seed, shuffled=True)) == []
+def test_shuffled_labels_give_no_cross_on_19_of_20_seeds() -> None:
+    assert sum(found(planted(seed, shuffled=True)) != [] for seed in range(20)) <= 1
+
+
+def test_a_noise_column_is_in_no_cross_on_19_of_20_seeds() -> None:
+    crosses = [found(planted(seed)) for seed in range(20)]
+    for noise in ("c5", "c6", "c7", "c8", "c9"):
+        assert sum(any(noise in columns for columns in one) for one in crosses) <= 1, noise
+
+
+def fitted(frame: pl.DataFrame, **options: object) -> AutoCrossClassifier:
+    return AutoCrossClassifier(quiet=True, engine="serial", **options).fit(frame, "y")
+
+
+def test_renaming_categories_changes_nothing() -> None:
+    frame = planted(4).with_columns(n=pl.Series(np.random.default_rng(0).normal(size=8000)))
+    other = frame.with_columns(pl.col(f"c{at}").map_elements(lambda text: f"{hash_like(text)}", pl.String) for at in range(10))
+    one, two = fitted(frame), fitted(other)
+    assert one.crosses_ == two.crosses_ != ()
+    np.testing.assert_array_equal(one.predict_proba(frame), two.predict_proba(other))
+
+
+def hash_like(text: str) -> int:
+    """Another name for a value, in another order."""
+    return (ord(text[-1]) * 7919) % 1009
+
+
+def test_permuting_columns_changes_nothing() -> None:
+    frame = planted(4)
+    other = frame.select(np.random.default_rng(0).permutation(frame.columns).tolist())
+    one, two = fitted(frame), fitted(other)
+    assert one.crosses_ == two.crosses_ != ()
+    np.testing.assert_array_equal(one.predict_proba(frame), two.predict_proba(other))
+
+
+def test_a_wider_beam_follows_several_sets_and_finds_the_truth_too() -> None:
+    crosses = found(planted(0), beam_width=2)
+    assert {"c0", "c1"} in crosses
+    assert {"c2", "c3", "c4"} in crosses
+    assert found(planted(0), beam_width=3, max_crosses=1) == found(planted(0), max_crosses=1)
+
+
+@pytest.mark.parametrize("metric", ["auc", "log_loss", "accuracy"])
+def test_the_metric_does_not_fall_from_cross_to_cross(metric: str) -> None:
+    from autocross.search.loop import SLACK
+
+    model = fitted(planted(1), metric=metric)
+    scores = [record["score"] for record in model.history_]
+    assert len(scores) > 2
+    assert scores[-1] > scores[0] - SLACK
+    assert model.model_.about.metric == metric
 
 
 def test_limits_are_kept() -> None:

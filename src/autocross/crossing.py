@@ -114,10 +114,8 @@ class CrossCoder:
 
 def most_frequent(
     keys: Ints, values: NDArray[np.uint32], counts: Ints, min_count: int, cap: int
-) -> tuple[NDArray[np.uint32], bool]:
-    """The values that get a code, in the order of their keys, and whether others beyond the cap must be hashed."""
+) -> tuple[NDArray[np.uint32], Ints]:
+    """The values that get a code, in the order of their keys, and the keys beyond the cap, which must be hashed."""
     frequent = np.flatnonzero(counts >= min_count)
-    beyond = len(frequent) > cap
-    if beyond:
-        frequent = frequent[np.lexsort([keys[frequent], -counts[frequent]])[:cap]]
-    return values[frequent[np.argsort(keys[frequent], kind="stable")]], beyond
+    ranked = frequent[np.lexsort([keys[frequent], -counts[frequent]])] if len(frequent) > cap else frequent
+    return values[np.sort(ranked[:cap])], keys[ranked[cap:]]

@@ -176,7 +176,7 @@ class Training:
         """An accepted cross by the names of its fields and columns."""
         parts = [encoder.fields[at] for at in one.coder.fields]
         columns = tuple(dict.fromkeys(part.column for part in parts))
-        return FoundCross(tuple(part.name for part in parts), columns, one.gain, one.error)
+        return FoundCross(tuple(part.name for part in parts), columns, one.gain, one.error, one.n_collisions)
 
     def decide_schema(self, frame: pl.DataFrame) -> Schema:
         """A kind for every column; say which are left out."""

@@ -10,6 +10,7 @@ from autocross.events import (
     CrossTried,
     Event,
     FitFinished,
+    FitStarted,
     Noticed,
     PhaseStarted,
     RuleApplied,
@@ -25,15 +26,15 @@ class Observer(Protocol):
     def close(self) -> None: ...
 
 
-def line(event: Event, metric: str) -> str | None:
+def line(event: Event, metric: str, time_limit: float | None = None) -> str | None:
     """An event in words; None if it is not worth a line."""
     if isinstance(event, PhaseStarted):
         return event.phase
     if isinstance(event, StepDone):
         return f"  {event.detail}" + ("" if event.score is None else f"   {metric} {event.score:.4f}")
     if isinstance(event, CandidatesRanked):
-        best = ", ".join(f"{name} {gain:+.1f}" for name, gain in event.best[:3])
-        return f"  round {event.round}, {event.n_candidates} candidates on {event.rows:,} rows: {best}"
+        best = ", ".join(f"{name} {gain:+.1f}" for name, gain in event.best)
+        return f"  {where(event, time_limit)}: {best}"
     if isinstance(event, CrossTried):
         sign, verb = ("+", "needed") if event.accepted else ("-", "would have needed")
         gained = f"gained {event.gain:.5f} ± {event.error:.5f} a row, {verb} {event.needed:.5f}"
@@ -50,15 +51,25 @@ def line(event: Event, metric: str) -> str | None:
     return None
 
 
+def where(event: CandidatesRanked, time_limit: float | None) -> str:
+    """How far the tournament of a round is."""
+    left = "" if time_limit is None else f", {max(0.0, time_limit - event.seconds):.0f} s left"
+    rung = f"round {event.round}, rung {event.rung} of {event.n_rungs}"
+    return f"{rung}, {event.n_candidates} candidates on {event.rows:,} rows{left}"
+
+
 class PlainLines:
     """One line an event, with the seconds in front."""
 
     def __init__(self, metric: str, stream: IO[str] | None = None) -> None:
         self.metric = metric
         self.stream = stream or sys.stderr
+        self.time_limit: float | None = None
 
     def __call__(self, event: Event) -> None:
-        text = line(event, self.metric)
+        if isinstance(event, FitStarted):
+            self.time_limit = event.options.get("time_limit")
+        text = line(event, self.metric, self.time_limit)
         if text is not None:
             print(f"{event.seconds:7.1f}s  {text}", file=self.stream, flush=True)
 
@@ -67,7 +78,8 @@ class PlainLines:
 
 
 class LiveDisplay:
-    """Phase, step, best score, elapsed and remaining time in one moving line; finished phases stay above it."""
+    """Phase, step, best score, elapsed and remaining time in one moving line, the best five candidates below it while crosses are
+    searched; what is finished stays above."""
 
     def __init__(self, metric: str) -> None:
         from rich.console import Console
@@ -82,8 +94,9 @@ class LiveDisplay:
 
         self.metric = metric
         self.best: float | None = None
+        self.time_limit: float | None = None
         self.progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[score]}"),
@@ -94,9 +107,15 @@ class LiveDisplay:
         self.progress.start()
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, PhaseStarted):
+        if isinstance(event, FitStarted):
+            self.time_limit = event.options.get("time_limit")
+        elif isinstance(event, PhaseStarted):
             self.finish_phase()
             self.progress.add_task(event.phase, total=event.steps or None, score="")
+        elif isinstance(event, CandidatesRanked):
+            best = "".join(f"\n  {gain:+9.1f}  {name}" for name, gain in event.best)
+            shown = where(event, self.time_limit) + best
+            self.progress.update(self.progress.task_ids[-1], description=shown, completed=event.rung, total=event.n_rungs)
         elif isinstance(event, StepDone):
             if event.score is not None:
                 self.best = event.score if self.best is None else max(self.best, event.score)
@@ -111,6 +130,7 @@ class LiveDisplay:
 
     def finish_phase(self) -> None:
         for task in self.progress.tasks:
+            task.description = task.description.partition("\n")[0]
             self.progress.update(task.id, total=max(task.completed, 1), completed=max(task.completed, 1))
 
     def close(self) -> None:

@@ -238,4 +238,4 @@ def unpack_about(entry: dict[str, Any]) -> About:
 
 def unpack_found(entry: dict[str, Any]) -> FoundCross:
     fields, columns = (tuple(map(str, entry[word])) for word in ("fields", "columns"))
-    return FoundCross(fields, columns, float(entry["gain"]), float(entry["error"]))
+    return FoundCross(fields, columns, float(entry["gain"]), float(entry["error"]), int(entry.get("n_collisions", 0)))

@@ -31,12 +31,16 @@ class Rule:
 
 @dataclass(frozen=True)
 class FoundCross:
-    """A cross of the solution: its fields and columns, and what it gained in loss a row on fresh folds, with the error."""
+    """A cross of the solution: its fields and columns, and what it gained in loss a row on fresh folds, with the error.
+
+    ``n_collisions`` of its values share a hashed code with another.
+    """
 
     fields: tuple[str, ...]
     columns: tuple[str, ...]
     gain: float
     error: float
+    n_collisions: int = 0
 
     @property
     def order(self) -> int:

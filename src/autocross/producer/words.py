@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,8 @@ def summary(model: Model) -> dict[str, Any]:
         "columns": [{"name": one.name, "kind": one.kind, "reason": one.reason} for one in producer.encoder.schema],
         "fields": found,
         "crosses": [
-            {"fields": list(one.fields), "columns": list(one.columns), "order": one.order, "gain": one.gain, "error": one.error}
-            for one in about.crosses
+            {**asdict(one), "order": one.order, "strongest": field["strongest"]}
+            for one, field in zip(about.crosses, found[len(producer.encoder.fields) :], strict=True)
         ],
     }
 
@@ -53,13 +54,19 @@ def in_words(found: dict[str, Any]) -> str:
     lines += [f"  {rule['name']:14} {rule['value']} ({rule['why']})" for rule in found["rules"]]
     lines += ["", "columns"]
     lines += [f"  {column['kind']:12} {column['name']} ({column['reason']})" for column in found["columns"]]
-    lines += ["", f"crosses, with what each gained in loss a row on fresh folds ({len(found['crosses'])})"]
-    lines += [f"  {' x '.join(cross['fields'])}   {cross['gain']:.5f} ± {cross['error']:.5f}" for cross in found["crosses"]]
+    lines += [
+        "",
+        f"crosses, with what each gained in loss a row on fresh folds, and its strongest values ({len(found['crosses'])})",
+    ]
+    for cross in found["crosses"]:
+        shared = f", {cross['n_collisions']:,} values share a code" if cross["n_collisions"] else ""
+        lines.append(f"  {' x '.join(cross['fields'])}   {cross['gain']:.5f} ± {cross['error']:.5f}{shared}")
+        lines += [f"      {weight:+.2f}  {value}" for value, weight in cross["strongest"]]
     lines += [
         "",
         f"fields, their penalty, and the values with the strongest weights (intercept {found['intercept']:+.3f})",
     ]
-    for field in found["fields"]:
+    for field in found["fields"][: len(found["fields"]) - len(found["crosses"])]:
         values = ", ".join(f"{value} {weight:+.2f}" for value, weight in field["strongest"])
         l1 = f"l1 {field['l1']:g} " if field["l1"] else ""
         lines.append(f"  {field['name']:28} {l1}l2 {field['l2']:<6g} {values}")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.blocks import Block, Cross
-from autocross.crossing import CrossCoder, cross_key, most_frequent, pair_up
+from autocross.crossing import MOST_ENTRIES, CrossCoder, cross_key, most_frequent, pair_up
 from autocross.engines import Engine
 from autocross.events import CandidatesRanked, CrossTried, Reporter
 from autocross.features import Field
@@ -119,6 +119,7 @@ class Accepted:
     error: float
     seconds: float
     score: float
+    n_collisions: int
 
 
 @dataclass(frozen=True)
@@ -284,7 +285,8 @@ class Search:
         """The state with the cross, if that gains more than chance among so many candidates would, and the metric does not fall."""
         regression = state.regression.copy()
         cross = best.candidate.cross
-        coder, field = self.code(best.candidate, regression.min_count)
+        coder, n_collisions = self.code(best.candidate, regression.min_count)
+        field = coder.field([self.fields[at] for at in cross])
         penalty = self.penalty(regression, best)
         regression.add(cross, field, penalty)
         # What the cross changes most are the weights of its own columns.
@@ -302,7 +304,11 @@ class Search:
         self.reporter.tell(CrossTried, round=state.round, **facts)
         if not accepted:
             return None
-        found = Accepted(coder, penalty, gain, error, self.reporter.seconds, score)
+        if math.prod(self.fields[at].width for at in cross) > MOST_ENTRIES:
+            self.reporter.warn(
+                f"Cross {field.name!r} of multi-value columns: of a row's combinations the first {MOST_ENTRIES} count."
+            )
+        found = Accepted(coder, penalty, gain, error, self.reporter.seconds, score, n_collisions)
         return State((*state.accepted, found), regression, state.round, score, regression.left_out_loss())
 
     def penalty(self, regression: Regression, best: halving.Scored) -> Penalty:
@@ -324,18 +330,18 @@ class Search:
         n_clusters = np.count_nonzero(found[:, 0])
         return gain, max(error, math.sqrt((off**2).sum() * n_clusters / max(1, n_clusters - 1)) / n)
 
-    def code(self, one: fieldwise.Candidate, min_count: int) -> tuple[CrossCoder, Field]:
-        """Exact codes of a cross, put into the blocks."""
+    def code(self, one: fieldwise.Candidate, min_count: int) -> tuple[CrossCoder, int]:
+        """Exact codes of a cross, put into the blocks, and how many of its values share a bucket with another."""
         parts = self.engine.each(distinct, one.cross, one.sizes)
         keys, first = np.unique(np.concatenate([part[0] for part in parts]), return_index=True)
         values = np.concatenate([part[1] for part in parts])[first]
         counts = np.zeros(len(keys), np.int64)
         for part in parts:
             counts[np.searchsorted(keys, part[0])] += part[2]
-        kept, beyond = most_frequent(keys, values, counts, min_count, CAP)
-        coder = CrossCoder(one.cross, one.sizes, kept, N_BUCKETS if beyond else 0)
-        coder = replace(coder, width=max(self.engine.each(put, coder)))
-        return coder, coder.field([self.fields[at] for at in one.cross])
+        kept, hashed = most_frequent(keys, values, counts, min_count, CAP)
+        coder = CrossCoder(one.cross, one.sizes, kept, N_BUCKETS if len(hashed) else 0)
+        n_collisions = len(hashed) - len(np.unique(hashed % N_BUCKETS))
+        return replace(coder, width=max(self.engine.each(put, coder))), n_collisions
 
     def refit(self, state: State) -> Regression:
         """The state's set on fresh folds, from nothing: old weights have seen the rows that judge now."""

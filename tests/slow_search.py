@@ -1,0 +1,317 @@
+"""The slow, obvious version of the whole search: what the fast one must equal, to the bit.
+
+Loops over rows and models, values where the fast search has codes, no blocks and no engine. Every row has one value a field and
+weight 1; penalties are by field, the metric is AUC, the beam is one wide. Rows come in the order of the shuffle: the first n of
+them are what a rung of n rows sees.
+
+Additions are of whole numbers, as in the kernels, so their order is free. Where the fast search takes NumPy's logarithm or
+exponential of an array, this takes NumPy's of a number: the C library's may differ in the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autocross.features import MISSING, RARE, Field
+from autocross.kernels.logistic import FARTHEST
+from autocross.models import tuning
+from autocross.search import fieldwise, halving, loop
+from autocross.search.candidates import children
+
+Cross = tuple[int, ...]
+Value = int | tuple[int, ...]  # a field's code, or those of the fields of a cross
+Key = tuple[Value, int]  # a value, and the model that has a weight for it
+
+
+@dataclass
+class Term:
+    """One field of the models. ``own`` is what each row counts as in each model."""
+
+    own: list[list[Value]]
+    l2: float
+    weight: dict[Key, float] = field(default_factory=lambda: defaultdict(float))
+
+
+def row_loss(odds: float, y: int) -> float:
+    return math.log1p(1.0 / odds if y == 1 else odds)
+
+
+def best_move(g: float, h: float) -> float:
+    """The u that minimises g*u + h*(exp|u| - |u| - 1)."""
+    return math.copysign(math.log1p(abs(g) / h), -g) if h > 0 else 0.0
+
+
+class Models:
+    """Logistic regressions side by side: model k learns from the rows whose fold is not k, and those whose fold is k judge it."""
+
+    def __init__(self, label: Sequence[int], fold: Sequence[int], n_models: int, min_count: int) -> None:
+        self.label, self.fold, self.min_count = label, fold, min_count
+        self.n_rows, self.models = len(label), range(n_models)
+        self.unit = 2.0 ** (61 - math.ceil(math.log2(len(label))))
+        self.loss_unit = self.unit / 1024
+        self.odds = [[1.0] * n_models for _ in label]
+        self.terms: dict[Cross, Term] = {}
+        self.add((), [MISSING] * len(label), 0.0)  # the intercept
+
+    def learners(self, row: int) -> list[int]:
+        """The models that learn from a row."""
+        return [k for k in self.models if k != self.fold[row]]
+
+    def judges(self, n_rows: int) -> list[int]:
+        """Those of the first rows that judge a model."""
+        return [row for row in range(n_rows) if self.fold[row] in self.models]
+
+    def count_as(self, values: Sequence[Value], n_rows: int) -> list[list[Value]]:
+        """Each row's value, or RARE in the models that learn from too few rows with it."""
+        seen = Counter((values[row], k) for row in range(n_rows) for k in self.learners(row))
+        rare = {(value, k) for value in values for k in self.models if value != MISSING and seen[value, k] < self.min_count}
+        return [[RARE if (value, k) in rare else value for k in self.models] for value in values]
+
+    def add(self, cross: Cross, values: Sequence[Value], l2: float) -> None:
+        """Put a field into the models, with weight zero."""
+        self.terms[cross] = Term(self.count_as(values, self.n_rows), l2)
+
+    def sums(self, own: list[list[Value]], n_rows: int) -> dict[Key, tuple[float, float]]:
+        """Gradient and curvature of every weight of a field, over the first rows."""
+        gradient: dict[Key, int] = defaultdict(int)
+        curvature: dict[Key, int] = defaultdict(int)
+        for row in range(n_rows):
+            for k in self.learners(row):
+                q = 1.0 / (1.0 + self.odds[row][k])
+                p = self.odds[row][k] * q
+                gradient[own[row][k], k] += int(self.unit * (p - self.label[row]))
+                curvature[own[row][k], k] += int(self.unit * (p * q))
+        return {key: (gradient[key] / self.unit, curvature[key] / self.unit) for key in gradient}
+
+    def step(self, term: Term, l2: float) -> tuple[dict[Key, float], float]:
+        """The change of a field's weights, and the decrease of the loss it promises."""
+        delta, promised = {}, 0
+        for key, (g, h) in self.sums(term.own, self.n_rows).items():
+            w = term.weight[key]
+            slope = g + l2 * w
+            delta[key] = min(max(w + best_move(slope, h + l2), -FARTHEST), FARTHEST) - w
+            promised += int(abs(slope * delta[key]) * self.loss_unit)
+        return delta, promised / self.loss_unit
+
+    def move(self, term: Term, delta: dict[Key, float]) -> None:
+        """Change the weights and the odds."""
+        for key, change in delta.items():
+            term.weight[key] += change
+        factor = {key: float(np.exp(change)) for key, change in delta.items()}
+        for row in range(self.n_rows):
+            for k in self.models:
+                self.odds[row][k] *= factor.get((term.own[row][k], k), 1.0)
+
+    def converge(self, max_sweeps: int, crosses: Iterable[Cross] | None = None) -> None:
+        """One step for every field in turn, until they promise too little."""
+        for _ in range(max_sweeps):
+            promised = 0.0
+            for cross in crosses or self.terms:
+                delta, gain = self.step(self.terms[cross], self.terms[cross].l2)
+                self.move(self.terms[cross], delta)
+                promised += gain
+            if promised / self.n_rows / len(self.models) < tuning.FINE:
+                break
+
+    def left_out_loss(self, n_rows: int, own: list[list[Value]] | None = None, factor: dict[Key, float] | None = None) -> float:
+        """Summed loss of those of the first rows that judge, after a change of a field's weights if one is given."""
+        own, factor = own or self.terms[()].own, factor or {}
+        total = 0
+        for row in self.judges(n_rows):
+            k = self.fold[row]
+            odds = self.odds[row][k] * factor.get((own[row][k], k), 1.0)
+            total += int(self.loss_unit * row_loss(odds, self.label[row]))
+        return total / self.loss_unit
+
+    def row_losses(self) -> list[float]:
+        """Loss of every row that judges."""
+        odds = [(self.odds[row][self.fold[row]], self.label[row]) for row in self.judges(self.n_rows)]
+        return [float(np.log1p(1 / one if y == 1 else one)) for one, y in odds]
+
+    def auc(self) -> float:
+        """Share of the pairs of a positive and a negative row that judge in which the positive one scores higher."""
+        scored = [(float(np.log(self.odds[row][self.fold[row]])), self.label[row]) for row in self.judges(self.n_rows)]
+        down = sorted(score for score, y in scored if y == 0)
+        up = [score for score, y in scored if y == 1]
+        won = sum((bisect_left(down, score) + bisect_right(down, score)) / 2 for score in up)
+        return won / (len(up) * len(down))
+
+    def relax(self, cross: Cross, anchor: float) -> None:
+        """Let a cross take another penalty, the better on the rows left out."""
+        term = self.terms[cross]
+        tries = []
+        for l2 in [l2 for l2 in tuning.GRID if 0.09 < l2 / term.l2 < 11]:
+            delta, _ = self.step(term, l2)
+            loss = self.left_out_loss(self.n_rows, term.own, {key: float(np.exp(change)) for key, change in delta.items()})
+            distance = float(np.log10(l2 / anchor))
+            tries.append((loss + loop.RELAX * (distance * distance), l2, delta))
+        _, term.l2, delta = min(tries, key=lambda one: one[0])
+        self.move(term, delta)
+
+    def gain_alone(self, values: Sequence[Value], learned: int, judged: int) -> tuple[float, float]:
+        """How far a cross alone brings the left-out loss down in one step from zero, and under which penalty."""
+        own = self.count_as(values, learned)
+        sums = self.sums(own, learned)
+        tries = []
+        for l2 in fieldwise.L2S:
+            factor = {key: math.exp(best_move(g, h + l2)) for key, (g, h) in sums.items()}
+            tries.append((self.left_out_loss(judged, own, factor), l2))
+        loss, l2 = min(tries, key=lambda one: one[0])
+        return self.left_out_loss(judged) - loss, l2
+
+
+@dataclass(frozen=True)
+class Rung:
+    """What a rung of a tournament saw, and its best five."""
+
+    round: int
+    rows: int
+    n_candidates: int
+    best: list[tuple[Cross, float]]
+
+
+@dataclass(frozen=True)
+class Try:
+    """A cross refitted on fresh folds; ``l2`` is the penalty it began with, ``loss`` that of the rows left out."""
+
+    round: int
+    cross: Cross
+    l2: float
+    gain: float
+    error: float
+    needed: float
+    accepted: bool
+    score: float
+    loss: float
+
+
+class SlowSearch:
+    """The search over columns of codes. ``fresh`` draws the folds of a round."""
+
+    def __init__(self, columns: Sequence[Sequence[int]], fields: Sequence[Field], fresh: Callable[[int], list[int]]) -> None:
+        self.rows = list(zip(*columns, strict=True))
+        self.fields = fields
+        self.fresh = fresh
+        self.last: dict[Cross, float] = {}  # gain a row when last ranked
+        self.in_vain: set[Cross] = set()
+        self.rungs: list[Rung] = []
+        self.tries: list[Try] = []
+
+    @property
+    def accepted(self) -> list[Try]:
+        return [one for one in self.tries if one.accepted]
+
+    def values(self, cross: Cross) -> list[Value]:
+        return [tuple(row[at] for at in cross) for row in self.rows]
+
+    def hashed_values(self, cross: Cross, learned: int) -> list[Value]:
+        """The cross's values in the tournament: while it lasts, those of a large cross share slots, about one a row."""
+        sizes = [self.fields[at].n_codes for at in cross]
+        bits = max(12, min(17, math.ceil(math.log2(learned))))
+        if math.prod(sizes) <= fieldwise.SLOTS[bits]:
+            return self.values(cross)
+        slots = []
+        for value in self.values(cross):
+            key = 0
+            for code, size in zip(value, sizes, strict=True):
+                key = key * size + code
+            slots.append((key % fieldwise.SLOTS[bits],))
+        return slots
+
+    def run(self, models: Models) -> Models:
+        """Rounds until one accepts nothing."""
+        if min(Counter(models.label).values()) < loop.FEWEST:
+            return models
+        round = 0
+        while found := children(models.terms, self.fields, None):
+            n_accepted = len(self.accepted)
+            ranked = [one for one in self.tournament(models, found, round) if one[1] > 0]
+            round += 1
+            if not ranked:
+                break
+            tried = self.accept(self.refit(models, round), ranked, len(found), round)
+            if len(self.accepted) == n_accepted:
+                break
+            models = tried
+        return models
+
+    def tournament(self, models: Models, found: list[Cross], round: int) -> list[tuple[Cross, float, float]]:
+        """The candidates of the last rung with gain and penalty, best first; the better half of a rung goes on to the next."""
+        left = found
+        if round % loop.EVERYTHING:
+            known = sorted((cross for cross in found if cross in self.last), key=lambda cross: (-self.last[cross], cross))
+            left = [cross for cross in found if cross not in known[loop.STALE :]]
+        ranked = []
+        for learned in self.rung_rows(models, len(found)):
+            judged = learned if len(models.models) > 1 else models.n_rows
+            ranked = [(cross, *models.gain_alone(self.hashed_values(cross, learned), learned, judged)) for cross in left]
+            ranked.sort(key=lambda one: (-one[1], one[0]))
+            self.last.update({cross: gain / learned for cross, gain, _ in ranked})
+            self.rungs.append(Rung(round + 1, learned, len(ranked), [(cross, gain) for cross, gain, _ in ranked[:5]]))
+            left = [cross for cross, _, _ in ranked[: max(1, len(ranked) // 2)]]
+        return ranked
+
+    def rung_rows(self, models: Models, n_candidates: int) -> list[int]:
+        """Twice as many rows from rung to rung, for as long as there are enough; then all."""
+        rarer_rate = min(Counter(models.label).values()) / models.n_rows
+        share = min(math.ceil(models.n_rows / halving.FEWEST_SHARE), halving.SHARE_ENDS)
+        first = max(halving.FEWEST_ROWS, math.ceil(halving.FEWEST_RARER / rarer_rate), share)
+        most = max(1, math.ceil(math.log2(max(n_candidates, 2))))
+        return [first * 2**at for at in range(most) if first * 2**at < models.n_rows] + [models.n_rows]
+
+    def refit(self, former: Models, round: int) -> Models:
+        """The same fields on fresh folds, from nothing; then the crosses may relax. A single holdout stays."""
+        fold = self.fresh(round) if len(former.models) > 1 else former.fold
+        models = Models(former.label, fold, len(former.models), former.min_count)
+        for cross, term in former.terms.items():
+            if len(cross) == 1:
+                models.add(cross, [row[cross[0]] for row in self.rows], term.l2)
+            elif cross:
+                models.add(cross, self.values(cross), term.l2)
+        models.converge(tuning.MAX_SWEEPS)
+        for one in self.accepted:
+            models.relax(one.cross, one.l2)
+        if self.accepted:
+            models.converge(loop.NEAR_SWEEPS)
+        return models
+
+    def accept(self, models: Models, ranked: list[tuple[Cross, float, float]], n_candidates: int, round: int) -> Models:
+        """Try the best one after the other, each on top of those accepted before it."""
+        score, n_accepted, n_in_vain = models.auc(), 0, 0
+        for cross, _, l2 in ranked:
+            if cross in self.in_vain:
+                continue
+            tried, one = self.compare(models, cross, loop.SHRINK * l2, n_candidates, round, score)
+            self.tries.append(one)
+            if one.accepted:
+                models, score, n_accepted = tried, one.score, n_accepted + 1
+            else:
+                self.in_vain.add(cross)
+                n_in_vain += 1
+            if n_in_vain == loop.TRIES or n_accepted == loop.A_ROUND:
+                break
+        return models
+
+    def compare(self, former: Models, cross: Cross, l2: float, n_candidates: int, round: int, score: float) -> tuple[Models, Try]:
+        """The models with the cross, and whether it gains more than chance would without costing score."""
+        models = deepcopy(former)
+        models.add(cross, self.values(cross), l2)
+        models.converge(loop.NEAR_SWEEPS, [one for one in models.terms if {*one} & {*cross}])
+        unit = models.loss_unit
+        gains = [old - new for old, new in zip(former.row_losses(), models.row_losses(), strict=True)]
+        gain = sum(int(one * unit) for one in gains) / unit / len(gains)
+        square = sum(int(one * one * unit) for one in gains) / unit / len(gains)
+        error = math.sqrt(max(square - gain**2, 0.0) / len(gains))
+        caution = loop.CAUTION if self.accepted else loop.FIRST_CAUTION
+        needed = caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
+        if gain > needed:
+            models.converge(loop.WARM_SWEEPS)
+        accepted = gain > needed and models.auc() >= score - loop.SLACK
+        return models, Try(round, cross, l2, gain, error, needed, accepted, models.auc(), models.left_out_loss(models.n_rows))

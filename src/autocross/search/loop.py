@@ -1,7 +1,7 @@
-"""The search: beam search over feature sets, one accepted cross a round.
+"""The search: beam search over feature sets, round by round.
 
-A round judges all children of the current set by field-wise regression, refits the set with and without the best of them on
-fresh folds, and accepts it if the left-out loss falls by more than chance among so many candidates would explain.
+A round judges all children of the current set by field-wise regression, refits the set without and with the best of them on
+fresh folds, and accepts those for which the left-out loss falls by more than chance among so many candidates would explain.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TRIES = 4  # how many of a round's best are refitted in vain before the round en
 A_ROUND = 5  # crosses that a round accepts at most
 NEAR_SWEEPS = 5  # over the columns of a cross, to see what it gains
 WARM_SWEEPS = 3  # over all fields, once it is accepted
-SLACK = 0.0002  # of the metric that a cross may cost: more is no chance
+SLACK = 0.0002  # the metric may fall by this much: less than folds tell apart
 SHRINK = 3.0  # times the penalty that is best for a cross alone
 RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of ten
 
@@ -162,14 +162,15 @@ class Search:
         self.last: dict[Cross, float] = {}  # a candidate's gain a row when it was last scored
         self.in_vain: set[Cross] = set()  # crosses that were refitted and did not gain enough
         self.entered: Regression  # whose odds and folds the blocks hold
+        self.keep: Callable[[State], None]
 
     def run(self, regression: Regression, keep: Callable[[State], None]) -> str:
         """Add crosses round by round, following the best few sets, until a condition ends it; returns which.
 
-        ``keep`` is given the best set of every round; the last is the answer.
+        ``keep`` is given the best set whenever there is a better one; the last is the answer.
         """
         beam = [State((), regression)]
-        self.entered = regression
+        self.entered, self.keep = regression, keep
         keep(beam[0])
         while (why := self.reason(beam[0])) is None:
             grown = {frozenset(child.features): child for state in beam for child in self.step(state)}
@@ -272,6 +273,7 @@ class Search:
                 found.append(child)
             if child is not None and in_a_row:
                 former = child
+                self.keep(child)
                 self.engine.each(remember)
             else:
                 in_vain += child is None

@@ -117,16 +117,21 @@ class LiveDisplay:
             shown = where(event, self.time_limit) + best
             self.progress.update(self.progress.task_ids[-1], description=shown, completed=event.rung, total=event.n_rungs)
         elif isinstance(event, StepDone):
-            if event.score is not None:
-                self.best = event.score if self.best is None else max(self.best, event.score)
-            score = "" if self.best is None else f"best {self.metric} {self.best:.4f}"
-            self.progress.update(self.progress.task_ids[-1], completed=event.step, score=score)
+            self.progress.update(self.progress.task_ids[-1], completed=event.step, score=self.best_of(event.score))
         else:
+            if isinstance(event, CrossTried) and event.accepted:
+                self.progress.update(self.progress.task_ids[-1], score=self.best_of(event.score))
             if isinstance(event, FitFinished):
                 self.finish_phase()
             text = line(event, self.metric)
             if text is not None:
                 self.progress.console.print(text.strip(), highlight=False, markup=False)
+
+    def best_of(self, score: float | None) -> str:
+        """The best score so far, this one included, in words."""
+        if score is not None:
+            self.best = score if self.best is None else max(self.best, score)
+        return "" if self.best is None else f"best {self.metric} {self.best:.4f}"
 
     def finish_phase(self) -> None:
         for task in self.progress.tasks:

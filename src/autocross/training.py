@@ -67,10 +67,11 @@ class SoFar:
     accepted: tuple[Accepted, ...] = ()
     score: float | None = None
 
-    def penalties(self, producer: Producer) -> dict[Cross, Penalty]:
+    def penalties(self, producer: Producer, mean_weight: float) -> dict[Cross, Penalty]:
         """Those chosen, else where the choice would begin."""
         terms = {} if self.regression is None else self.regression.terms
-        return {term: terms[term].penalty if term in terms else Penalty(0.0, tuning.START) for term in producer.terms}
+        start = Penalty(0.0, tuning.START * mean_weight)
+        return {term: terms[term].penalty if term in terms else start for term in producer.terms}
 
     def weights(self, producer: Producer) -> dict[Cross, NDArray[np.float64]]:
         """Where the last fit may begin."""
@@ -123,7 +124,7 @@ class Training:
                 {"seconds": one.seconds, "crosses": n, "score": one.score} for n, one in enumerate(so_far.accepted, start=1)
             ]
             producer = Producer(so_far.encoder, tuple(one.coder for one in so_far.accepted))
-            penalties, start = so_far.penalties(producer), so_far.weights(producer)
+            penalties, start = so_far.penalties(producer, rows.total_weight / rows.table.n_rows), so_far.weights(producer)
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
         crosses = tuple(self.record(so_far.encoder, one) for one in so_far.accepted)
         return self.finish(producer, crosses, intercept, weights, penalties, so_far.score, rows)

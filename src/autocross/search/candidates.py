@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 
+from autocross.blocks import Cross
 from autocross.features import Field
-
-Cross = tuple[int, ...]
 
 DETERMINED = frozenset({"month", "quarter"})  # a month has one quarter
 

@@ -1,8 +1,8 @@
 """The slow, obvious version of the whole search: what the fast one must equal, to the bit.
 
 Loops over rows and models, values where the fast search has codes, no blocks and no engine. Every row has one value a field and
-weight 1; penalties are by field, the metric is AUC, the beam is one wide. Rows come in the order of the shuffle: the first n of
-them are what a rung of n rows sees.
+weight 1; penalties are by field and have no l1, the metric is AUC, the beam is one wide. Columns in order keep their rare values.
+Rows come in the order of the shuffle: the first n of them are what a rung of n rows sees.
 
 Additions are of whole numbers, as in the kernels, so their order is free. Where the fast search takes NumPy's logarithm or
 exponential of an array, this takes NumPy's of a number: the C library's may differ in the last bit.
@@ -16,26 +16,32 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
-from autocross.features import MISSING, RARE, Field
+from autocross.features import FIRST, MISSING, RARE, Field
 from autocross.kernels.logistic import FARTHEST
 from autocross.models import tuning
+from autocross.models.logistic import Penalty
 from autocross.search import fieldwise, halving, loop
 from autocross.search.candidates import children
 
 Cross = tuple[int, ...]
 Value = int | tuple[int, ...]  # a field's code, or those of the fields of a cross
 Key = tuple[Value, int]  # a value, and the model that has a weight for it
+Chain = list[tuple[int, Key]]  # weights of neighbours, and where each lies on the axis
+Sums = dict[Key, tuple[float, float]]  # gradient and curvature of each weight
+Step = dict[Key, tuple[float, float]]  # change of each weight, and the slope there
 
 
 @dataclass
 class Term:
-    """One field of the models. ``own`` is what each row counts as in each model."""
+    """One field of the models. ``own`` is what each row counts as in each model, ``chains`` is empty without neighbours."""
 
     own: list[list[Value]]
-    l2: float
+    penalty: Penalty
+    chains: list[Chain]
     weight: dict[Key, float] = field(default_factory=lambda: defaultdict(float))
 
 
@@ -48,6 +54,77 @@ def best_move(g: float, h: float) -> float:
     return math.copysign(math.log1p(abs(g) / h), -g) if h > 0 else 0.0
 
 
+def kept_near(w: float, move: float) -> float:
+    """The move, less what would bring the weight too far from zero."""
+    return min(max(w + move, -FARTHEST), FARTHEST) - w
+
+
+def times(penalty: Penalty, factor: float) -> Penalty:
+    return Penalty(0.0, factor * penalty.l2, factor * penalty.smooth)
+
+
+def chains_of(keys: Iterable[Key], axis: int) -> list[Chain]:
+    """The weights of values that differ along the axis only, from place to place; missing and rare have no neighbours."""
+    found: dict[tuple[object, ...], Chain] = defaultdict(list)
+    for value, k in keys:
+        if value == RARE:
+            found[RARE, k].append((RARE, (value, k)))
+        else:
+            codes = value if isinstance(value, tuple) else (value,)
+            place, others = codes[axis], codes[:axis] + codes[axis + 1 :]
+            found[others, min(place, FIRST), k].append((place, (value, k)))
+    return [sorted(chain) for chain in found.values()]
+
+
+def single_steps(sums: Sums, weight: dict[Key, float], l2: float) -> Step:
+    """Every weight on its own: its change, and the slope there."""
+    found = {}
+    for key, (g, h) in sums.items():
+        slope = g + l2 * weight[key]
+        found[key] = (kept_near(weight[key], best_move(slope, h + l2)), slope)
+    return found
+
+
+def chained_step(chain: Chain, sums: Sums, weight: dict[Key, float], penalty: Penalty) -> Step:
+    """Newton's step of the weights of a chain, made shorter the further it goes."""
+    n = len(chain)
+    w = [weight[key] for _, key in chain]
+    hold = [0.0] + [penalty.smooth / (place - before) for (before, _), (place, _) in pairwise(chain)]
+    slope, bend = [], []
+    for at, (_, key) in enumerate(chain):
+        g, h = sums.get(key, (0.0, 0.0))  # a value without rows has neighbours too
+        slope.append(g + penalty.l2 * w[at])
+        bend.append(h + penalty.l2)
+    for at in range(1, n):
+        pull = hold[at] * (w[at] - w[at - 1])
+        slope[at] += pull
+        slope[at - 1] -= pull
+        bend[at] += hold[at]
+        bend[at - 1] += hold[at]
+    move = solve(bend, hold, [-one for one in slope])
+    largest = max(abs(one) for one in move)
+    shorter = math.log1p(largest) / largest if largest > 0 else 0.0
+    return {key: (kept_near(w[at], move[at] * shorter), slope[at]) for at, (_, key) in enumerate(chain)}
+
+
+def all_chained(chains: list[Chain], sums: Sums, weight: dict[Key, float], penalty: Penalty) -> Step:
+    """The step of every chain."""
+    return {key: one for chain in chains for key, one in chained_step(chain, sums, weight, penalty).items()}
+
+
+def solve(diagonal: list[float], beside: list[float], right: list[float]) -> list[float]:
+    """The x of a symmetric tridiagonal system; row i has -beside[i] left of its diagonal."""
+    pivot, x = [*diagonal], [*right]
+    for i in range(1, len(x)):
+        ratio = beside[i] / pivot[i - 1]
+        pivot[i] -= beside[i] * ratio
+        x[i] += ratio * x[i - 1]
+    x[-1] /= pivot[-1]
+    for i in reversed(range(len(x) - 1)):
+        x[i] = (x[i] + beside[i + 1] * x[i + 1]) / pivot[i]
+    return x
+
+
 class Models:
     """Logistic regressions side by side: model k learns from the rows whose fold is not k, and those whose fold is k judge it."""
 
@@ -58,7 +135,7 @@ class Models:
         self.loss_unit = self.unit / 1024
         self.odds = [[1.0] * n_models for _ in label]
         self.terms: dict[Cross, Term] = {}
-        self.add((), [MISSING] * len(label), 0.0)  # the intercept
+        self.add((), [MISSING] * len(label), Penalty(0.0, 0.0))  # the intercept
 
     def learners(self, row: int) -> list[int]:
         """The models that learn from a row."""
@@ -74,11 +151,21 @@ class Models:
         rare = {(value, k) for value in values for k in self.models if value != MISSING and seen[value, k] < self.min_count}
         return [[RARE if (value, k) in rare else value for k in self.models] for value in values]
 
-    def add(self, cross: Cross, values: Sequence[Value], l2: float) -> None:
-        """Put a field into the models, with weight zero."""
-        self.terms[cross] = Term(self.count_as(values, self.n_rows), l2)
+    def add(self, cross: Cross, values: Sequence[Value], penalty: Penalty, axis: int | None = None) -> None:
+        """Put a field into the models, with weight zero. Its values are neighbours along the axis, if there is one."""
+        own = self.count_as(values, self.n_rows)
+        self.terms[cross] = Term(own, penalty, self.chains(own, axis))
 
-    def sums(self, own: list[list[Value]], n_rows: int) -> dict[Key, tuple[float, float]]:
+    def add_in_order(self, cross: Cross, codes: Sequence[int], n_codes: int, penalty: Penalty) -> None:
+        """Put a column in order into the models: no code is too rare, and one without rows has its place too."""
+        keys = [(code, k) for code in range(n_codes) for k in self.models]
+        self.terms[cross] = Term([[code for _ in self.models] for code in codes], penalty, chains_of(keys, 0))
+
+    def chains(self, own: list[list[Value]], axis: int | None) -> list[Chain]:
+        """Neighbours among the values that have a weight; others are passed over."""
+        return [] if axis is None else chains_of({(row[k], k) for row in own for k in self.models}, axis)
+
+    def sums(self, own: list[list[Value]], n_rows: int) -> Sums:
         """Gradient and curvature of every weight of a field, over the first rows."""
         gradient: dict[Key, int] = defaultdict(int)
         curvature: dict[Key, int] = defaultdict(int)
@@ -90,15 +177,16 @@ class Models:
                 curvature[own[row][k], k] += int(self.unit * (p * q))
         return {key: (gradient[key] / self.unit, curvature[key] / self.unit) for key in gradient}
 
-    def step(self, term: Term, l2: float) -> tuple[dict[Key, float], float]:
+    def step(self, term: Term, penalty: Penalty) -> tuple[dict[Key, float], float]:
         """The change of a field's weights, and the decrease of the loss it promises."""
-        delta, promised = {}, 0
-        for key, (g, h) in self.sums(term.own, self.n_rows).items():
-            w = term.weight[key]
-            slope = g + l2 * w
-            delta[key] = min(max(w + best_move(slope, h + l2), -FARTHEST), FARTHEST) - w
-            promised += int(abs(slope * delta[key]) * self.loss_unit)
-        return delta, promised / self.loss_unit
+        sums = self.sums(term.own, self.n_rows)
+        if penalty.smooth and term.chains:
+            found = all_chained(term.chains, sums, term.weight, penalty)
+            promised = -sum(int(slope * change * self.loss_unit) for change, slope in found.values())
+        else:
+            found = single_steps(sums, term.weight, penalty.l2)
+            promised = sum(int(abs(slope * change) * self.loss_unit) for change, slope in found.values())
+        return {key: change for key, (change, _) in found.items()}, promised / self.loss_unit
 
     def move(self, term: Term, delta: dict[Key, float]) -> None:
         """Change the weights and the odds."""
@@ -114,7 +202,7 @@ class Models:
         for _ in range(max_sweeps):
             promised = 0.0
             for cross in crosses or self.terms:
-                delta, gain = self.step(self.terms[cross], self.terms[cross].l2)
+                delta, gain = self.step(self.terms[cross], self.terms[cross].penalty)
                 self.move(self.terms[cross], delta)
                 promised += gain
             if promised / self.n_rows / len(self.models) < tuning.FINE:
@@ -143,28 +231,33 @@ class Models:
         won = sum((bisect_left(down, score) + bisect_right(down, score)) / 2 for score in up)
         return won / (len(up) * len(down))
 
-    def relax(self, cross: Cross, anchor: float) -> None:
+    def relax(self, cross: Cross, anchor: Penalty) -> None:
         """Let a cross take another penalty, the better on the rows left out."""
         term = self.terms[cross]
         tries = []
-        for l2 in [l2 for l2 in tuning.GRID if 0.09 < l2 / term.l2 < 11]:
-            delta, _ = self.step(term, l2)
+        for penalty in [times(term.penalty, factor) for factor in tuning.NEAR]:
+            delta, _ = self.step(term, penalty)
             loss = self.left_out_loss(self.n_rows, term.own, {key: float(np.exp(change)) for key, change in delta.items()})
-            distance = float(np.log10(l2 / anchor))
-            tries.append((loss + loop.RELAX * (distance * distance), l2, delta))
-        _, term.l2, delta = min(tries, key=lambda one: one[0])
+            distance = float(np.log10(penalty.l2 / anchor.l2))
+            tries.append((loss + loop.RELAX * (distance * distance), penalty, delta))
+        _, term.penalty, delta = min(tries, key=lambda one: one[0])
         self.move(term, delta)
 
-    def gain_alone(self, values: Sequence[Value], learned: int, judged: int) -> tuple[float, float]:
+    def gain_alone(self, values: Sequence[Value], axis: int | None, learned: int, judged: int) -> tuple[float, Penalty]:
         """How far a cross alone brings the left-out loss down in one step from zero, and under which penalty."""
         own = self.count_as(values, learned)
         sums = self.sums(own, learned)
         tries = []
         for l2 in fieldwise.L2S:
             factor = {key: math.exp(best_move(g, h + l2)) for key, (g, h) in sums.items()}
-            tries.append((self.left_out_loss(judged, own, factor), l2))
-        loss, l2 = min(tries, key=lambda one: one[0])
-        return self.left_out_loss(judged) - loss, l2
+            tries.append((self.left_out_loss(judged, own, factor), Penalty(0.0, l2)))
+        if chains := self.chains(own, axis):
+            for penalty in [Penalty(0.0, l2, smooth) for l2, smooth in fieldwise.SMOOTH]:
+                step = all_chained(chains, sums, defaultdict(float), penalty)
+                factor = {key: float(np.exp(change)) for key, (change, _) in step.items()}
+                tries.append((self.left_out_loss(judged, own, factor), penalty))
+        loss, penalty = min(tries, key=lambda one: one[0])
+        return self.left_out_loss(judged) - loss, penalty
 
 
 @dataclass(frozen=True)
@@ -179,11 +272,11 @@ class Rung:
 
 @dataclass(frozen=True)
 class Try:
-    """A cross refitted on fresh folds; ``l2`` is the penalty it began with, ``loss`` that of the rows left out."""
+    """A cross refitted on fresh folds; ``penalty`` is the one it began with, ``loss`` that of the rows left out."""
 
     round: int
     cross: Cross
-    l2: float
+    penalty: Penalty
     gain: float
     error: float
     needed: float
@@ -203,6 +296,7 @@ class SlowSearch:
         self.in_vain: set[Cross] = set()
         self.rungs: list[Rung] = []
         self.tries: list[Try] = []
+        self.models: Models  # the present ones
 
     @property
     def accepted(self) -> list[Try]:
@@ -211,38 +305,57 @@ class SlowSearch:
     def values(self, cross: Cross) -> list[Value]:
         return [tuple(row[at] for at in cross) for row in self.rows]
 
-    def hashed_values(self, cross: Cross, learned: int) -> list[Value]:
-        """The cross's values in the tournament: while it lasts, those of a large cross share slots, about one a row."""
+    def axis(self, cross: Cross) -> int | None:
+        """Where in its values the cross's finest column in order is, the first of those as fine."""
+        sizes = [self.fields[at].n_codes if self.fields[at].chain else 0 for at in cross]
+        return sizes.index(max(sizes)) if any(sizes) else None
+
+    def in_slots(self, cross: Cross, learned: int) -> tuple[list[Value], int | None]:
+        """The cross's values in the tournament, and their axis. Those of a large cross share slots, about one a row: no axis."""
         sizes = [self.fields[at].n_codes for at in cross]
         bits = max(12, min(17, math.ceil(math.log2(learned))))
         if math.prod(sizes) <= fieldwise.SLOTS[bits]:
-            return self.values(cross)
-        slots = []
+            return self.values(cross), self.axis(cross)
+        slots: list[Value] = []
         for value in self.values(cross):
             key = 0
             for code, size in zip(value, sizes, strict=True):
                 key = key * size + code
             slots.append((key % fieldwise.SLOTS[bits],))
-        return slots
+        return slots, None
 
-    def run(self, models: Models) -> Models:
-        """Rounds until one accepts nothing."""
-        if min(Counter(models.label).values()) < loop.FEWEST:
-            return models
+    def add(self, models: Models, cross: Cross, penalty: Penalty) -> None:
+        """Put a column or a cross into the models."""
+        if len(cross) > 1:
+            models.add(cross, self.values(cross), penalty, self.axis(cross))
+            return
+        only, codes = self.fields[cross[0]], [row[cross[0]] for row in self.rows]
+        if only.chain:
+            models.add_in_order(cross, codes, only.n_codes, penalty)
+        else:
+            models.add(cross, codes, penalty)
+
+    def run(self, label: Sequence[int], n_models: int, min_count: int, penalties: Sequence[Penalty]) -> None:
+        """From the columns alone, rounds until one accepts nothing."""
+        self.models = Models(label, self.fresh(0), n_models, min_count)
+        for at, penalty in enumerate(penalties):
+            self.add(self.models, (at,), penalty)
+        self.models.converge(tuning.MAX_SWEEPS)
+        if min(Counter(label).values()) < loop.FEWEST:
+            return
         round = 0
-        while found := children(models.terms, self.fields, None):
+        while found := children(self.models.terms, self.fields, None):
             n_accepted = len(self.accepted)
-            ranked = [one for one in self.tournament(models, found, round) if one[1] > 0]
+            ranked = [one for one in self.tournament(self.models, found, round) if one[1] > 0]
             round += 1
             if not ranked:
                 break
-            tried = self.accept(self.refit(models, round), ranked, len(found), round)
+            tried = self.accept(self.refit(self.models, round), ranked, len(found), round)
             if len(self.accepted) == n_accepted:
                 break
-            models = tried
-        return models
+            self.models = tried
 
-    def tournament(self, models: Models, found: list[Cross], round: int) -> list[tuple[Cross, float, float]]:
+    def tournament(self, models: Models, found: list[Cross], round: int) -> list[tuple[Cross, float, Penalty]]:
         """The candidates of the last rung with gain and penalty, best first; the better half of a rung goes on to the next."""
         left = found
         if round % loop.EVERYTHING:
@@ -251,7 +364,7 @@ class SlowSearch:
         ranked = []
         for learned in self.rung_rows(models, len(found)):
             judged = learned if len(models.models) > 1 else models.n_rows
-            ranked = [(cross, *models.gain_alone(self.hashed_values(cross, learned), learned, judged)) for cross in left]
+            ranked = [(cross, *models.gain_alone(*self.in_slots(cross, learned), learned, judged)) for cross in left]
             ranked.sort(key=lambda one: (-one[1], one[0]))
             self.last.update({cross: gain / learned for cross, gain, _ in ranked})
             self.rungs.append(Rung(round + 1, learned, len(ranked), [(cross, gain) for cross, gain, _ in ranked[:5]]))
@@ -271,24 +384,22 @@ class SlowSearch:
         fold = self.fresh(round) if len(former.models) > 1 else former.fold
         models = Models(former.label, fold, len(former.models), former.min_count)
         for cross, term in former.terms.items():
-            if len(cross) == 1:
-                models.add(cross, [row[cross[0]] for row in self.rows], term.l2)
-            elif cross:
-                models.add(cross, self.values(cross), term.l2)
+            if cross:
+                self.add(models, cross, term.penalty)
         models.converge(tuning.MAX_SWEEPS)
         for one in self.accepted:
-            models.relax(one.cross, one.l2)
+            models.relax(one.cross, one.penalty)
         if self.accepted:
             models.converge(loop.NEAR_SWEEPS)
         return models
 
-    def accept(self, models: Models, ranked: list[tuple[Cross, float, float]], n_candidates: int, round: int) -> Models:
+    def accept(self, models: Models, ranked: list[tuple[Cross, float, Penalty]], n_candidates: int, round: int) -> Models:
         """Try the best one after the other, each on top of those accepted before it."""
         score, n_accepted, n_in_vain = models.auc(), 0, 0
-        for cross, _, l2 in ranked:
+        for cross, _, penalty in ranked:
             if cross in self.in_vain:
                 continue
-            tried, one = self.compare(models, cross, loop.SHRINK * l2, n_candidates, round, score)
+            tried, one = self.compare(models, cross, times(penalty, loop.SHRINK), n_candidates, round, score)
             self.tries.append(one)
             if one.accepted:
                 models, score, n_accepted = tried, one.score, n_accepted + 1
@@ -299,10 +410,12 @@ class SlowSearch:
                 break
         return models
 
-    def compare(self, former: Models, cross: Cross, l2: float, n_candidates: int, round: int, score: float) -> tuple[Models, Try]:
+    def compare(
+        self, former: Models, cross: Cross, penalty: Penalty, n_candidates: int, round: int, score: float
+    ) -> tuple[Models, Try]:
         """The models with the cross, and whether it gains more than chance would without costing score."""
         models = deepcopy(former)
-        models.add(cross, self.values(cross), l2)
+        self.add(models, cross, penalty)
         models.converge(loop.NEAR_SWEEPS, [one for one in models.terms if {*one} & {*cross}])
         unit = models.loss_unit
         gains = [old - new for old, new in zip(former.row_losses(), models.row_losses(), strict=True)]
@@ -314,4 +427,4 @@ class SlowSearch:
         if gain > needed:
             models.converge(loop.WARM_SWEEPS)
         accepted = gain > needed and models.auc() >= score - loop.SLACK
-        return models, Try(round, cross, l2, gain, error, needed, accepted, models.auc(), models.left_out_loss(models.n_rows))
+        return models, Try(round, cross, penalty, gain, error, needed, accepted, models.auc(), models.left_out_loss(models.n_rows))

@@ -122,6 +122,16 @@ def test_a_code_without_rows_and_penalty_does_not_move() -> None:
     assert logistic.best_move(0.0, 0.0, 0.0, 0.3) == 0.0
 
 
+@given(st.integers(1, 9), st.integers(0, 1000))
+def test_a_chain_moves_by_newtons_step(m: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    slope, bend, hold, move = rng.normal(size=m), rng.random(m) + 0.1, np.append(0.0, rng.random(m - 1)), np.empty(m)
+    bend += hold + np.append(hold[1:], 0.0)
+    expected = np.linalg.solve(np.diag(bend) - np.diag(hold[1:], 1) - np.diag(hold[1:], -1), -slope)
+    assert logistic.solve_chain(m, slope, bend, hold, move) == pytest.approx(np.abs(expected).max())
+    np.testing.assert_allclose(move, expected, rtol=1e-9, atol=1e-12)
+
+
 @given(coded_rows(), st.integers(1, 3))
 def test_first_steps_are_steps_from_weight_zero(rows: CodedRows, width: int) -> None:
     sums = np.round(reference.gather(rows) * UNIT).astype(np.int64)

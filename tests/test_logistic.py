@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,18 +12,20 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, hstack
 from sklearn.linear_model import LogisticRegression
 
 import reference
 from autocross.blocks import INTERCEPT, make_blocks
+from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
 from autocross.engines import Engine, SerialEngine
-from autocross.features import Field, FieldCodes
+from autocross.features import FIRST, Field, FieldCodes, in_order
 from autocross.folds import ALL
 from autocross.models import metrics, tuning
-from autocross.models.logistic import Penalty, Regression
+from autocross.models.logistic import Penalty, Regression, roughness
 from autocross.table.coerce import typed
 from autocross.table.inference import infer
 
@@ -127,6 +131,65 @@ def test_the_loss_never_rises(seed: int, penalty: Penalty, ragged: bool, warm: b
         after = regression.objective()
         assert (after <= before + 1e-9 * (1 + np.abs(before))).all()
         before = after
+
+
+def with_neighbours(regression: Regression, penalty: Penalty) -> Regression:
+    """The same regression, the codes of its second field being neighbours."""
+    term = regression.terms[(1,)]
+    term.field, term.penalty = replace(term.field, chain=in_order(term.field.n_codes)), penalty
+    return regression
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.1, 3.0, 1000.0]), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_the_loss_never_rises_while_neighbours_are_held_together(seed: int, smooth: float, warm: bool) -> None:
+    problem = Problem(seed, 60, [5, 12])
+    fold = (np.arange(60) % 2).astype(np.uint8)
+    regression = with_neighbours(problem.regression(Penalty(), None, fold, 2, min_count=3), Penalty(0, 0.01, smooth))
+    if warm:
+        start = np.random.default_rng(seed).normal(0, 5, (12, 2))
+        regression.move((1,), np.where(regression.terms[(1,)].tied, start[1], start))
+    before = regression.objective()
+    for _ in range(15):
+        regression.sweep()
+        after = regression.objective()
+        assert (after <= before + 1e-9 * (1 + np.abs(before))).all()
+        before = after
+
+
+def test_neighbours_held_together_end_at_the_optimum_of_a_general_optimiser() -> None:
+    problem = Problem(4, 300, [6, 15])
+    penalty = Penalty(0, 0.5, 7.0)
+    regression = with_neighbours(problem.regression(penalty), penalty)
+    regression.converge(1e-16, 20_000)
+    matrix = hstack([csr_matrix(np.ones((300, 1))), *problem.one_hot()], format="csr")
+
+    def objective(weight: np.ndarray) -> float:
+        z = matrix @ weight
+        neighbours = np.diff(weight[1 + 6 + FIRST :])
+        loss = np.logaddexp(0, np.where(problem.label == 1, -z, z)).sum()
+        return float(loss + penalty.l2 / 2 * (weight[1:] ** 2).sum() + penalty.smooth / 2 * (neighbours**2).sum())
+
+    best = minimize(objective, np.zeros(matrix.shape[1]), method="BFGS", options={"gtol": 1e-6})
+    assert regression.objective()[0] == pytest.approx(best.fun, rel=1e-9)
+    np.testing.assert_allclose(problem.probability(regression), 1 / (1 + np.exp(-(matrix @ best.x))), atol=1e-4)
+
+
+def test_a_rare_code_is_passed_over_and_its_gap_kept() -> None:
+    chain = in_order(7)
+    tied = np.array([False, False, False, True, False, False, False])
+    weight = np.array([9.0, 9.0, 1.0, 5.0, 3.0, 3.0, 2.0])
+    assert roughness(chain, weight, tied) == pytest.approx((3 - 1) ** 2 / 2 + 0 + 1)
+
+
+def test_neighbours_of_a_cross_differ_along_its_finest_ordered_field() -> None:
+    parts = [Field("n", "n", 6, False, chain=in_order(6)), Field("c", "c", 4, True), Field("m", "m", 5, False, chain=in_order(5))]
+    values = np.array([(0, 2, 2), (2, 2, 2), (2, 2, 3), (3, 2, 2), (3, 3, 2), (5, 2, 2), (5, 3, 2)], np.uint32)
+    chain = CrossCoder((0, 1, 2), (6, 4, 5), values).chain(parts)
+    assert chain is not None
+    rows = [tuple(values[code - FIRST].tolist()) if code >= FIRST else code for code in chain.order.tolist()]
+    linked = [(before, after, gap) for (before, after), gap in zip(pairwise(rows), chain.gap[1:].tolist(), strict=True) if gap]
+    assert linked == [((2, 2, 2), (3, 2, 2), 1), ((3, 2, 2), (5, 2, 2), 2), ((3, 3, 2), (5, 3, 2), 2)]
 
 
 def test_a_warm_start_ends_at_the_same_optimum_in_fewer_sweeps() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from autocross.blocks import make_blocks
 from autocross.engines import SerialEngine
 from autocross.events import CandidatesRanked, CrossTried, Event, Reporter
-from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes
+from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, in_order
 from autocross.folds import Folds, by_row, mix
 from autocross.models import tuning
 from autocross.models.logistic import Penalty, Regression
@@ -22,8 +23,11 @@ from autocross.search.loop import Search, State
 from slow_search import Models, SlowSearch
 
 SEED, MIN_COUNT = 3, 3
-PENALTIES = (1.0, 3.0, 10.0, 0.3, 30.0)
+PENALTIES = tuple(Penalty(0.0, l2) for l2 in (1.0, 3.0, 10.0, 0.3, 30.0))
 SIZES = (3, 4, 3, 4, 3)  # values of each column
+ORDERED = {1: 20, 2: 6, 3: 20}  # columns in order, and how many values they have instead
+EMPTY = FIRST + 5  # a code of column 3 without rows
+SMOOTH = (Penalty(0.0, 1.0), Penalty(0.0, 0.3, 300.0), Penalty(0.0, 3.0), Penalty(0.0, 0.1, 3.0), Penalty(0.0, 30.0))
 
 
 @dataclass
@@ -33,6 +37,7 @@ class Table:
     columns: list[np.ndarray[Any, Any]]
     label: np.ndarray[Any, Any]
     fields: list[Field]
+    penalties: tuple[Penalty, ...] = PENALTIES
 
 
 def planted(seed: int, n: int, pair: float, triple: float, shuffled: bool = False) -> Table:
@@ -50,6 +55,44 @@ def planted(seed: int, n: int, pair: float, triple: float, shuffled: bool = Fals
     return Table(codes, rng.permutation(label) if shuffled else label, fields)
 
 
+def ordered(seed: int, n: int, pair: float, both: float) -> Table:
+    """Labels that depend on columns 0 and 1, of which 1 is in order, and on 2 and 3, which both are: smoothly along 1 and 3."""
+    rng = np.random.default_rng(seed)
+    sizes = [ORDERED.get(at, size) for at, size in enumerate(SIZES)]
+    columns = [(rng.beta(1, 1.5, n) * size).astype(np.int64) for size in sizes]
+    odds = pair * np.array([-1, 0, 1])[columns[0]] * np.sin(columns[1] / 4)
+    odds += both * np.where(columns[2] < 2, 1, -1) * np.sin(columns[3] / 4)
+    label = (rng.random(n) < 1 / (1 + np.exp(-odds))).astype(np.uint8)
+    codes = [(FIRST + column).astype(np.uint8) for column in columns]
+    codes[1][rng.random(n) < 0.05] = MISSING
+    codes[2][rng.random(n) < 0.03] = RARE
+    codes[3][codes[3] == EMPTY] += 1
+    fields = [
+        Field(name, name, FIRST + size, shares_rare=False, chain=in_order(FIRST + size))
+        if at in ORDERED
+        else Field(name, name, FIRST + size, shares_rare=True)
+        for at, (name, size) in enumerate(zip("abcde", sizes, strict=True))
+    ]
+    return Table(codes, label, fields, SMOOTH)
+
+
+def passed_over(search: SlowSearch, cross: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """Values of a cross that occur between two neighbours, too rare in a model for a weight there."""
+    axis, between = search.axis(cross), set()
+    for chain in search.models.terms[cross].chains:
+        for (before, (value, _)), (place, _) in pairwise(chain):
+            between |= {(*value[:axis], rare, *value[axis + 1 :]) for rare in range(before + 1, place)}
+    return between & set(search.values(cross))
+
+
+def smooth_ones(search: SlowSearch) -> set[tuple[int, ...]]:
+    """The crosses accepted under a smooth penalty. Some value must be passed over, and one without rows have a weight."""
+    smooth = {one.cross for one in search.accepted if one.penalty.smooth}
+    assert any(passed_over(search, cross) for cross in smooth)
+    assert all(search.models.terms[(3,)].weight[EMPTY, k] for k in search.models.models)
+    return smooth
+
+
 def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, list[Event]]:
     """The search after its run, the set it ended with, and what it told."""
     n = len(table.label)
@@ -59,7 +102,7 @@ def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, lis
         engine.place(make_blocks(codes, table.label, np.ones(n, np.float32), folds.fold, SEED, n_blocks))
         regression = Regression(engine, float(n), folds.n_models, min_count=MIN_COUNT)
         for at, one in enumerate(table.fields):
-            regression.add((at,), one, Penalty(0.0, PENALTIES[at]))
+            regression.add((at,), one, table.penalties[at])
         regression.converge(tuning.FINE, tuning.MAX_SWEEPS)
         events: list[Event] = []
         kept: list[State] = []
@@ -76,7 +119,7 @@ def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, lis
     return search, kept[-1], events
 
 
-def slow(table: Table, holdout: bool) -> tuple[SlowSearch, Models]:
+def slow(table: Table, holdout: bool) -> SlowSearch:
     """The reference from the same start."""
     n = len(table.label)
     order = np.argsort(mix(SEED, np.arange(n)), kind="stable")
@@ -85,18 +128,15 @@ def slow(table: Table, holdout: bool) -> tuple[SlowSearch, Models]:
     def fresh(round: int) -> list[int]:
         return by_row(n, SEED + 7919 * round, holdout, "").fold[order].tolist()
 
-    models = Models(table.label[order].tolist(), fresh(0), 1 if holdout else 5, MIN_COUNT)
-    for at, column in enumerate(columns):
-        models.add((at,), column, PENALTIES[at])
-    models.converge(tuning.MAX_SWEEPS)
     search = SlowSearch(columns, table.fields, fresh)
-    return search, search.run(models)
+    search.run(table.label[order].tolist(), 1 if holdout else 5, MIN_COUNT, table.penalties)
+    return search
 
 
 def same(table: Table, holdout: bool, n_blocks: int) -> SlowSearch:
     """Assert that both searches did the same; what the slow one did."""
     ours, last, events = fast(table, holdout, n_blocks)
-    search, models = slow(table, holdout)
+    search = slow(table, holdout)
 
     def name(cross: tuple[int, ...]) -> str:
         return " x ".join(table.fields[at].name for at in cross)
@@ -113,10 +153,10 @@ def same(table: Table, holdout: bool, n_blocks: int) -> SlowSearch:
     assert tries == [(one.round, name(one.cross), one.gain, one.error, one.needed, one.accepted, one.score) for one in search.tries]
     assert (ours.last, ours.in_vain) == (search.last, search.in_vain)
     accepted = [(one.coder.fields, one.penalty, one.gain, one.error, one.score) for one in last.accepted]
-    assert accepted == [(one.cross, Penalty(0.0, one.l2), one.gain, one.error, one.score) for one in search.accepted]
+    assert accepted == [(one.cross, one.penalty, one.gain, one.error, one.score) for one in search.accepted]
     if accepted:
         assert (last.loss, last.score) == (search.accepted[-1].loss, search.accepted[-1].score)
-    same_weights(last, models)
+    same_weights(last, search.models)
     return search
 
 
@@ -126,7 +166,7 @@ def same_weights(state: State, models: Models) -> None:
     coders = {one.coder.fields: one.coder for one in state.accepted}
     for cross, term in state.regression.terms.items():
         other = models.terms[cross]
-        assert term.penalty == Penalty(0.0, other.l2)
+        assert term.penalty == other.penalty
         values: list[Any] = list(range(term.field.n_codes))
         if cross in coders:
             values = [MISSING, RARE, *map(tuple, coders[cross].values.tolist())]
@@ -182,3 +222,22 @@ def test_shuffled_labels(holdout: bool) -> None:
 
 def test_too_few_rows_of_the_rarer_label() -> None:
     assert not same(planted(0, 190, 3.0, 0.0), False, 3).rungs
+
+
+@pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
+def test_columns_in_order_and_several_rungs(holdout: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(halving, "FEWEST_ROWS", 150)
+    monkeypatch.setattr(halving, "FEWEST_RARER", 50)
+    search = same(ordered(34, 500, 2.5, 2.5), holdout, 3)
+    assert {one.rows for one in search.rungs} == {150, 300, 500}
+    assert {(0, 1), (2, 3)} <= smooth_ones(search)
+
+
+@pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
+def test_smooth_penalties_that_relax(holdout: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "RELAX", 1.0)
+    monkeypatch.setattr(loop, "A_ROUND", 1)
+    search = same(ordered(20, 500, 2.5, 2.5), holdout, 3)
+    assert {(0, 1), (2, 3)} <= smooth_ones(search)
+    first = search.accepted[0]
+    assert search.models.terms[first.cross].penalty.smooth < first.penalty.smooth

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.features import FIRST, RARE, Field, FieldCodes, narrowest
+from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, narrowest
 
 Ints = NDArray[np.int64]
 
@@ -55,6 +55,14 @@ def pair_up(coded: Sequence[FieldCodes]) -> tuple[list[Ints], Ints | None]:
     return found[::-1], starts
 
 
+def axis_of(parts: Sequence[Field]) -> int | None:
+    """Along which of its fields a cross has neighbours: the finest of those that have them."""
+    axes = [at for at, part in enumerate(parts) if part.chain is not None]
+    if not axes or any(part.width > 1 for part in parts):
+        return None
+    return max(axes, key=lambda at: parts[at].n_codes)
+
+
 @dataclass(frozen=True)
 class CrossCoder:
     """The codes of one cross. ``values`` holds the fields' codes of every value that has a code, (n_values, order)."""
@@ -82,7 +90,19 @@ class CrossCoder:
     def field(self, parts: Sequence[Field]) -> Field:
         """The cross as a field, named after its parts."""
         names, columns = " x ".join(part.name for part in parts), " x ".join(part.column for part in parts)
-        return Field(names, columns, self.n_codes, shares_rare=True, width=self.width)
+        return Field(names, columns, self.n_codes, shares_rare=True, width=self.width, chain=self.chain(parts))
+
+    def chain(self, parts: Sequence[Field]) -> Chain | None:
+        """Values that differ along the axis only are neighbours."""
+        axis = axis_of(parts)
+        if axis is None or self.n_buckets or not len(self.values):
+            return None
+        values = np.roll(self.values.astype(np.int64), -1 - axis, axis=1)  # the axis comes last
+        order = np.lexsort(values.T[::-1])
+        values = values[order]
+        linked = (values[1:, :-1] == values[:-1, :-1]).all(axis=1) & (values[:-1, -1] >= FIRST)
+        gap = np.where(linked, np.diff(values[:, -1]), 0).astype(np.float64)
+        return Chain(np.concatenate([np.arange(FIRST), FIRST + order]), np.concatenate([np.zeros(FIRST + 1), gap]))
 
     def encode(self, coded: Sequence[FieldCodes]) -> FieldCodes:
         """The cross's codes in rows whose fields have these codes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -16,11 +16,27 @@ FIRST = 2  # code of the first value
 
 
 @dataclass(frozen=True)
+class Chain:
+    """Codes that have neighbours. ``order`` lists all codes, ``gap`` how far each lies from the one before, 0 where none does."""
+
+    order: NDArray[np.int64]
+    gap: NDArray[np.float64]
+
+
+def in_order(n_codes: int) -> Chain:
+    """The codes of values are neighbours; missing and rare have none."""
+    gap = np.ones(n_codes)
+    gap[: FIRST + 1] = 0.0
+    return Chain(np.arange(n_codes), gap)
+
+
+@dataclass(frozen=True)
 class Field:
     """One encoded column: what a weight can be learned for.
 
     ``shares_rare`` says that values too rare to judge share code 1; bins of a number do not, they have neighbours.
-    ``width`` is the largest number of codes in a row, ``part`` the calendar part of a time.
+    ``width`` is the largest number of codes in a row, ``part`` the calendar part of a time, ``chain`` says which
+    codes are neighbours, if any are.
     """
 
     name: str
@@ -29,6 +45,7 @@ class Field:
     shares_rare: bool
     width: int = 1
     part: str = ""
+    chain: Chain | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

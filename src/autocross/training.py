@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -161,7 +161,7 @@ class Training:
         """New weights on new rows, for the same fields under the same penalties."""
         producer = model.producer
         codes = producer.encoder.encode(rows.table)
-        penalties = {term: Penalty(*pair) for term, pair in zip(producer.terms, model.penalties, strict=True)}
+        penalties = {term: Penalty(*three) for term, three in zip(producer.terms, model.penalties, strict=True)}
         start: dict[Cross, NDArray[np.float64]] = dict(zip(producer.terms, model.weights, strict=True))
         start[INTERCEPT] = np.array([model.intercept])
         everyone = np.full(rows.table.n_rows, splits.ALL, np.uint8)
@@ -282,8 +282,8 @@ class Training:
             tuning.tune_fields(regression, best, report)
             self.rule(
                 "penalty",
-                "one l2 for each field",
-                f"best on the rows left out, grid {tuning.GRID[0]:g} to {tuning.GRID[-1]:g}",
+                "one for each field, smooth where bins are neighbours",
+                f"best on the rows left out, l2 from {tuning.GRID[0]:g} to {tuning.GRID[-1]:g}",
             )
 
     def score(self, regression: Regression) -> float:
@@ -358,5 +358,5 @@ class Training:
             metric=self.options.metric,
             score=clean,
         )
-        pairs = tuple((penalties[term].l1, penalties[term].l2) for term in producer.terms)
-        return Model(producer, intercept, tuple(weights), pairs, about)
+        chosen = tuple(astuple(penalties[term]) for term in producer.terms)
+        return Model(producer, intercept, tuple(weights), chosen, about)

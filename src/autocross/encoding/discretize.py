@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from autocross.encoding.rules import EncodingRules
 from autocross.errors import ColumnError
-from autocross.features import FIRST, MISSING, Field, FieldCodes, narrowest
+from autocross.features import FIRST, MISSING, Field, FieldCodes, in_order, narrowest
 from autocross.table.columns import NumberColumn
 from autocross.table.schema import ColumnSchema
 from autocross.table.values import number_of
@@ -58,8 +58,8 @@ class Bins:
     @property
     def fields(self) -> tuple[Field, ...]:
         return tuple(
-            Field(name, self.column.name, FIRST + len(edges) + 1, shares_rare=False)
-            for name, edges in zip(self.names, self.edges, strict=True)
+            Field(name, self.column.name, n_codes, shares_rare=False, chain=in_order(n_codes))
+            for name, n_codes in zip(self.names, (FIRST + len(edges) + 1 for edges in self.edges), strict=True)
         )
 
     ragged = False

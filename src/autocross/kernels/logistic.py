@@ -187,7 +187,7 @@ def tie(sums: Ints, tied: Any) -> None:
 
 @kernel
 def first_steps(sums: Ints, unit: float, tied: Any, l2s: Floats, width: int, factors: Floats) -> None:
-    """Fill `factors` (n_codes, n_models, n_tries) with exp(step from weight zero) under each l2. Codes without rows stay."""
+    """Fill the first of `factors` (n_codes, n_models, n_tries) with exp(step from zero) under each l2. Codes without rows stay."""
     for code in range(sums.shape[0]):
         for k in range(sums.shape[1]):
             g, h = sums[code, k, 0] / unit, sums[code, k, 1] / unit
@@ -219,4 +219,70 @@ def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: floa
             move = min(max(w + move, -FARTHEST), FARTHEST) - w
             delta[code, k] = move
             promised += np.int64(abs(g * move) * (unit / 1024))
+    return float(promised) / (unit / 1024)
+
+
+@kernel
+def solve_chain(m: int, slope: Floats, bend: Floats, hold: Floats, move: Floats) -> float:
+    """Newton's step of the first `m` weights, each tied to the one before by `hold`; spoils `bend`, returns the largest change."""
+    for i in range(m):
+        move[i] = -slope[i]
+        if i > 0:
+            ratio = hold[i] / bend[i - 1]
+            bend[i] -= hold[i] * ratio
+            move[i] += ratio * move[i - 1]
+    largest = 0.0
+    for i in range(m - 1, -1, -1):
+        if i + 1 < m:
+            move[i] += hold[i + 1] * move[i + 1]
+        move[i] /= bend[i]
+        largest = max(largest, abs(move[i]))
+    return largest
+
+
+@kernel
+def chained_step(
+    sums: Ints, unit: float, weight: Floats, tied: Any, order: Ints, gap: Floats, l2: float, smooth: float, delta: Floats
+) -> float:
+    """`step` for a field with neighbours, whose weights are held together by smooth / gap / 2 * difference^2.
+
+    Newton's step of a chain solves a tridiagonal system. Shortened by log(1 + m) / m, m being its largest change, it never
+    raises the penalised loss, for the same reason as `best_move`. Tied codes are passed over.
+    """
+    n = order.shape[0]
+    code, hold = np.empty(n, np.int64), np.empty(n)
+    slope, bend, move = np.empty(n), np.empty(n), np.empty(n)
+    promised = np.int64(0)
+    for k in range(weight.shape[1]):
+        first = 0
+        while first < n:
+            m, distance = 0, 0.0
+            at = first
+            while at == first or (at < n and gap[at] > 0.0):
+                distance += gap[at]
+                if not tied[order[at], k]:
+                    code[m], hold[m] = order[at], smooth / distance if m > 0 else 0.0
+                    m, distance = m + 1, 0.0
+                at += 1
+            first = at
+            for i in range(m):
+                w = weight[code[i], k]
+                slope[i] = sums[code[i], k, 0] / unit + l2 * w
+                bend[i] = sums[code[i], k, 1] / unit + l2
+                if i > 0:
+                    pull = hold[i] * (w - weight[code[i - 1], k])
+                    slope[i] += pull
+                    slope[i - 1] -= pull
+                    bend[i] += hold[i]
+                    bend[i - 1] += hold[i]
+            largest = solve_chain(m, slope, bend, hold, move)
+            shorter = math.log1p(largest) / largest if largest > 0.0 else 0.0
+            for i in range(m):
+                w = weight[code[i], k]
+                change = min(max(w + move[i] * shorter, -FARTHEST), FARTHEST) - w
+                delta[code[i], k] = change
+                promised -= np.int64(slope[i] * change * (unit / 1024))
+        for at in range(n):
+            if tied[order[at], k]:
+                delta[order[at], k] = delta[1, k]
     return float(promised) / (unit / 1024)

@@ -1,7 +1,8 @@
 """Logistic regression on fields of codes, cycling over the fields until nothing moves.
 
 Several models are fitted side by side: model k without the rows of fold k. The intercept is the field of one code that
-is not penalised. The penalty of a field is l1 * |w| + l2 / 2 * w^2, added to the summed loss.
+is not penalised. The penalty of a field is l1 * |w| + l2 / 2 * w^2, added to the summed loss, and
+smooth / 2 * (difference of neighbours)^2 where its codes have neighbours.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from autocross.blocks import INTERCEPT, Block, Cross
 from autocross.engines import Engine
-from autocross.features import FIRST, RARE, Field
+from autocross.features import FIRST, RARE, Chain, Field
 from autocross.folds import ALL
 from autocross.kernels import counting
 from autocross.kernels import logistic as kernels
@@ -28,10 +29,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Penalty:
-    """How strongly the weights of a field are held near zero."""
+    """How strongly the weights of a field are held near zero, and those of neighbours together."""
 
     l1: float = 0.0
     l2: float = 1.0
+    smooth: float = 0.0
+
+    def times(self, factor: float) -> Penalty:
+        """So many times as strong."""
+        return Penalty(self.l1 * factor, self.l2 * factor, self.smooth * factor)
 
 
 UNPENALISED = Penalty(0.0, 0.0)
@@ -167,6 +173,9 @@ class Regression:
         """The change of weights these sums suggest, and the decrease of the loss it promises."""
         term = self.terms[cross]
         delta = np.empty_like(term.weight)
+        if penalty.smooth and (chain := term.field.chain):
+            rows = (sums, self.unit, term.weight, term.tied, chain.order, chain.gap)
+            return delta, kernels.chained_step(*rows, penalty.l2, penalty.smooth, delta)
         promised = kernels.step(sums, self.unit, term.weight, term.tied, penalty.l1, penalty.l2, term.field.width, delta)
         return delta, promised
 
@@ -211,6 +220,9 @@ class Regression:
         for term in self.terms.values():
             own = np.where(term.tied, 0.0, term.weight)  # a shared weight is penalised once
             loss += term.penalty.l1 * np.abs(own).sum(axis=0) + term.penalty.l2 / 2 * (own**2).sum(axis=0)
+            if term.penalty.smooth and (chain := term.field.chain):
+                rough = [roughness(chain, weight, tied) for weight, tied in zip(own.T, term.tied.T, strict=True)]
+                loss += term.penalty.smooth / 2 * np.array(rough)
         return loss
 
     def left_out_loss(self) -> float:
@@ -241,6 +253,14 @@ class Regression:
     def mean_weights(self) -> Mapping[Cross, Floats]:
         """The models' weights averaged: where a fit to all rows may begin."""
         return {cross: term.weight.mean(axis=1) for cross, term in self.terms.items()}
+
+
+def roughness(chain: Chain, weight: Floats, tied: NDArray[np.bool_]) -> float:
+    """Sum of the squared differences of neighbours over their gaps, tied codes passed over."""
+    own = np.flatnonzero(~tied[chain.order])
+    place, link = np.cumsum(chain.gap), np.cumsum(chain.gap == 0)  # where on its chain a code lies, and on which chain
+    linked = link[own[1:]] == link[own[:-1]]
+    return float((np.diff(weight[chain.order[own]])[linked] ** 2 / np.diff(place[own])[linked]).sum())
 
 
 def again(former: Regression, tolerance: float = 1e-5, max_sweeps: int = 10) -> Regression:

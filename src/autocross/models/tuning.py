@@ -19,6 +19,8 @@ from autocross.models.logistic import Penalty, Regression
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 L1_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
+NEAR = (0.1, 0.3, 1.0, 3.0, 10.0)  # times the present penalty
+SMOOTHNESS = 1000.0  # times l2: how much more neighbours are held together than weights near zero
 START = 10.0
 ROUGH = 1e-4  # while penalties are compared, a sweep that promises less than this a row is the last
 FEW_SWEEPS = 3
@@ -33,6 +35,17 @@ Report = Callable[[str], None]
 def penalties(regression: Regression, l2s: Sequence[float] = GRID) -> list[Penalty]:
     """Penalties of the grid for rows of this regression's mean weight."""
     return [Penalty(0.0, l2 * regression.mean_weight) for l2 in l2s]
+
+
+def smoothed(grid: Sequence[Penalty]) -> list[Penalty]:
+    """The same, neighbours being held together as well."""
+    return [replace(penalty, smooth=SMOOTHNESS * penalty.l2) for penalty in grid]
+
+
+def choices(regression: Regression, cross: Cross) -> list[Penalty]:
+    """What a field may choose from at first: every other penalty of the grid."""
+    grid = penalties(regression, GRID[::2])
+    return grid if regression.terms[cross].field.chain is None else grid + smoothed(grid)
 
 
 def set_all(regression: Regression, penalty: Penalty) -> None:
@@ -80,7 +93,7 @@ def tune_fields(regression: Regression, shared: Penalty, report: Report) -> None
         for cross in fields_of(regression):
             # First every other penalty of the grid, then those around the one chosen.
             if cycle == 0:
-                changed += choose(regression, cross, penalties(regression, GRID[::2]), shared)
+                changed += choose(regression, cross, choices(regression, cross), shared)
             else:
                 changed += choose_near(regression, cross, shared)
         report(f"cycle {cycle + 1}: {changed} fields took another penalty")
@@ -96,18 +109,18 @@ def fields_of(regression: Regression) -> list[Cross]:
 
 def choose_near(regression: Regression, cross: Cross, anchor: Penalty, distrust: float = DISTRUST) -> bool:
     """Let one field move its penalty by a factor of ten at most."""
-    now = regression.terms[cross].penalty.l2
-    near = [penalty for penalty in penalties(regression) if 0.09 < penalty.l2 / now < 11]
-    return choose(regression, cross, near, anchor, distrust)
+    now = regression.terms[cross].penalty
+    return choose(regression, cross, [now.times(factor) for factor in NEAR], anchor, distrust)
 
 
 def choose(regression: Regression, cross: Cross, grid: Sequence[Penalty], anchor: Penalty, distrust: float = DISTRUST) -> bool:
     """Let one field take the penalty whose step is best on the left-out rows; says whether it is another one.
 
-    For every factor of ten away from the anchor the step must bring the loss down by ``distrust``, squared.
+    For every factor of ten away from the anchor the step must bring the loss down by ``distrust``, squared. Neighbours alike
+    are no distance.
     """
     losses, deltas = regression.try_penalties(cross, regression.sums(cross), grid)
-    distance = np.log10([penalty.l2 / anchor.l2 for penalty in grid])
+    distance = np.log10([penalty.l2 / anchor.l2 if bool(penalty.smooth) == bool(anchor.smooth) else 1.0 for penalty in grid])
     best = int(np.argmin(losses / regression.mean_weight + distrust * distance**2))
     regression.move(cross, np.ascontiguousarray(deltas[:, :, best]))
     term = regression.terms[cross]

@@ -146,9 +146,10 @@ def unpack(manifest: dict[str, Any], arrays: Arrays) -> Model:
         require(bool(np.isfinite(weight).all()), f"field {field.name!r} has a weight that is no number")
     intercept = manifest["intercept"]
     require(isinstance(intercept, float) and bool(np.isfinite(intercept)), "its intercept is no number")
-    penalties = tuple((float(l1), float(l2)) for l1, l2 in manifest["penalties"])
+    penalties = tuple((float(l1), float(l2), float(smooth)) for l1, l2, smooth in manifest["penalties"])
     require(len(penalties) == len(weights), "it has the wrong number of penalties")
-    require(all(0 <= one < np.inf for pair in penalties for one in pair), "it has a penalty that is no number of 0 or more")
+    require(all(0 <= one < np.inf for three in penalties for one in three), "it has a penalty that is no number of 0 or more")
+    require(all(l2 > 0 for _, l2, smooth in penalties if smooth), "it holds neighbours together, but nothing near zero")
     return Model(producer, intercept, weights, penalties, unpack_about(manifest["about"]))
 
 

@@ -139,7 +139,7 @@ class Model:
     producer: Producer
     intercept: float
     weights: tuple[Floats, ...]
-    penalties: tuple[tuple[float, float], ...]
+    penalties: tuple[tuple[float, float, float], ...]  # l1, l2, smooth
     about: About = field(default_factory=lambda: About("", (0, 1), "auc", None, 0))
 
     def log_odds(self, table: Table) -> Floats:

@@ -24,8 +24,7 @@ def summary(model: Model) -> dict[str, Any]:
                 "name": field.name,
                 "column": field.column,
                 "n_codes": field.n_codes,
-                "l1": model.penalties[at][0],
-                "l2": model.penalties[at][1],
+                **dict(zip(("l1", "l2", "smooth"), model.penalties[at], strict=True)),
                 "strongest": [[producer.describe(at, code), float(weight[code])] for code in order],
             }
         )
@@ -69,5 +68,6 @@ def in_words(found: dict[str, Any]) -> str:
     for field in found["fields"][: len(found["fields"]) - len(found["crosses"])]:
         values = ", ".join(f"{value} {weight:+.2f}" for value, weight in field["strongest"])
         l1 = f"l1 {field['l1']:g} " if field["l1"] else ""
-        lines.append(f"  {field['name']:28} {l1}l2 {field['l2']:<6g} {values}")
+        smooth = f"smooth {field['smooth']:g} " if field["smooth"] else ""
+        lines.append(f"  {field['name']:28} {l1}{smooth}l2 {field['l2']:<6g} {values}")
     return "\n".join(lines)

@@ -7,15 +7,16 @@ sums, one step from zero under each penalty, one pass over the rows left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autocross.blocks import Block, Cross
-from autocross.crossing import MOST_ENTRIES, cross_key, pair_up
+from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, pair_up
 from autocross.engines import Engine
-from autocross.features import FIRST, FieldCodes
+from autocross.features import FIRST, Chain, Field, FieldCodes, in_order
 from autocross.kernels import logistic as kernels
 from autocross.models.logistic import Penalty, Regression
 
@@ -23,27 +24,43 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 L2S = (3.0, 30.0, 300.0)
+SMOOTH = ((1.0, 30.0), (1.0, 300.0))  # l2 and smooth, where a cross has neighbours
 # While candidates compete, keys beyond this many share codes. Primes, so that regular keys do not collide regularly.
 SLOTS = dict(zip(range(12, 18), (4093, 8191, 16381, 32749, 65521, 131071), strict=True))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A cross in competition, and how many codes its fields have; ``width`` is the most entries a row has in it."""
+    """A cross in competition, and how many codes its fields have.
+
+    ``width`` is the most entries a row has in it, ``axis`` the field along which it has neighbours.
+    """
 
     cross: Cross
     sizes: tuple[int, ...]
     width: int
+    axis: int | None = None
 
     def n_slots(self, n_rows: int) -> int:
         """Slots for all keys, or about one a row where there would be more."""
         bits = min(max(math.ceil(math.log2(n_rows)), min(SLOTS)), max(SLOTS))
         return min(math.prod(self.sizes), SLOTS[bits])
 
+    def chain(self, n_slots: int) -> Chain | None:
+        """Slots that differ along the axis only are neighbours, unless keys share slots."""
+        if self.axis is None or math.prod(self.sizes) > n_slots:
+            return None
+        size, inner = self.sizes[self.axis], math.prod(self.sizes[self.axis + 1 :])
+        slot = np.arange(n_slots).reshape(-1, size, inner).transpose(0, 2, 1).ravel()
+        gap = np.tile(in_order(size).gap, n_slots // size)
+        return Chain(np.concatenate([np.arange(FIRST), FIRST + slot]), np.concatenate([np.zeros(FIRST), gap]))
 
-def candidate(cross: Cross, sizes: tuple[int, ...], widths: tuple[int, ...]) -> Candidate:
-    """A candidate of these fields."""
-    return Candidate(cross, sizes, min(math.prod(widths), MOST_ENTRIES))
+
+def candidate(cross: Cross, fields: Sequence[Field]) -> Candidate:
+    """The candidate that crosses these of the fields."""
+    parts = [fields[at] for at in cross]
+    width = min(math.prod(part.width for part in parts), MOST_ENTRIES)
+    return Candidate(cross, tuple(part.n_codes for part in parts), width, axis_of(parts))
 
 
 def slots(block: Block, one: Candidate, n_slots: int, last: int) -> FieldCodes:
@@ -112,9 +129,17 @@ def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung) -> tu
     tied = found[:, :, 2] < regression.min_count
     tied[:FIRST] = False
     kernels.tie(found, tied)
-    tries = np.array(L2S) * regression.mean_weight
-    factors = np.empty((len(found), regression.n_models, len(tries)))
-    kernels.first_steps(found, regression.unit, tied, tries, one.width, factors)
+    chain = one.chain(n_slots)
+    tries = [Penalty(0.0, l2).times(regression.mean_weight) for l2 in L2S]
+    smooth = [] if chain is None else [Penalty(0.0, *pair).times(regression.mean_weight) for pair in SMOOTH]
+    factors = np.empty((len(found), regression.n_models, len(tries) + len(smooth)))
+    l2s = np.array([penalty.l2 for penalty in tries])
+    kernels.first_steps(found, regression.unit, tied, l2s, one.width, factors)
+    for t, penalty in enumerate(smooth, start=len(tries)):
+        assert chain is not None
+        zero, step = np.zeros(found.shape[:2]), np.empty(found.shape[:2])
+        kernels.chained_step(found, regression.unit, zero, tied, chain.order, chain.gap, penalty.l2, penalty.smooth, step)
+        factors[:, :, t] = np.exp(step)
     losses = engine.total(judge, one, n_slots, factors, on.judged, regression.loss_unit) / regression.loss_unit
     best = int(np.argmin(losses))
-    return (on.loss - float(losses[best])) / regression.mean_weight, Penalty(0.0, float(tries[best]))
+    return (on.loss - float(losses[best])) / regression.mean_weight, [*tries, *smooth][best]

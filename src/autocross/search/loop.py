@@ -31,7 +31,7 @@ N_BUCKETS = 1 << 18
 ACCURACY = tuning.FINE
 # How many times sqrt(2 ln n) standard errors the best of n candidates must gain. The first cross must show that the table has
 # any: with labels shuffled, one in twenty tables lets one pass. Once there is one, others are likelier.
-FIRST_CAUTION, CAUTION = 1.1, 0.75
+FIRST_CAUTION, CAUTION = 1.1, 0.8
 WIDEST = 64  # most features that are crossed with each other: some 2,000 candidates
 FEWEST = 100  # rows of the rarer label without which no cross could be told from chance
 STALE = 100  # candidates of former rounds that are scored again
@@ -221,16 +221,11 @@ class Search:
 
     def children(self, state: State) -> list[fieldwise.Candidate]:
         """The crosses that may come next."""
-        made = []
         features = state.features
         if len(features) > WIDEST:
             # So many columns that their pairs cannot all be tried: those with the largest effects of their own may cross.
             features = sorted(features, key=lambda cross: (-state.regression.effect(cross), cross))[:WIDEST]
-        for cross in children(features, self.fields, self.options.max_order):
-            sizes = tuple(self.fields[at].n_codes for at in cross)
-            widths = tuple(self.fields[at].width for at in cross)
-            made.append(fieldwise.candidate(cross, sizes, widths))
-        return made
+        return [fieldwise.candidate(cross, self.fields) for cross in children(features, self.fields, self.options.max_order)]
 
     def worth_scoring(self, state: State, found: list[fieldwise.Candidate]) -> list[fieldwise.Candidate]:
         """What a round makes new, and of the rest those that were best when last scored; everything every few rounds."""
@@ -317,7 +312,7 @@ class Search:
         """A stronger penalty than the best for the cross alone: it leaves room for others, as small steps do in boosting."""
         if self.options.penalty == "shared":
             return regression.terms[(best.candidate.cross[0],)].penalty
-        return Penalty(0.0, SHRINK * best.penalty.l2)
+        return best.penalty.times(SHRINK)
 
     def gain(self, regression: Regression) -> tuple[float, float]:
         """Gain a row over what is remembered, and its standard error. Rows of one group or period do not err on their own."""

@@ -46,7 +46,7 @@ class Term:
 
 
 def row_loss(odds: float, y: int) -> float:
-    return math.log1p(1.0 / odds if y == 1 else odds)
+    return math.log(1.0 + (1.0 / odds if y == 1 else odds))
 
 
 def best_move(g: float, h: float) -> float:
@@ -249,7 +249,7 @@ class Models:
         sums = self.sums(own, learned)
         tries = []
         for l2 in fieldwise.L2S:
-            factor = {key: math.exp(best_move(g, h + l2)) for key, (g, h) in sums.items()}
+            factor = {key: (1.0 + abs(g) / (h + l2)) ** (1 if g < 0 else -1) for key, (g, h) in sums.items()}
             tries.append((self.left_out_loss(judged, own, factor), Penalty(0.0, l2)))
         if chains := self.chains(own, axis):
             for penalty in [Penalty(0.0, l2, smooth) for l2, smooth in fieldwise.SMOOTH]:
@@ -386,11 +386,11 @@ class SlowSearch:
         for cross, term in former.terms.items():
             if cross:
                 self.add(models, cross, term.penalty)
-        models.converge(tuning.MAX_SWEEPS)
+        models.converge(loop.ROUGH_SWEEPS if self.accepted else tuning.MAX_SWEEPS)
         for one in self.accepted:
             models.relax(one.cross, one.penalty)
         if self.accepted:
-            models.converge(loop.NEAR_SWEEPS)
+            models.converge(loop.WARM_SWEEPS)
         return models
 
     def accept(self, models: Models, ranked: list[tuple[Cross, float, Penalty]], n_candidates: int, round: int) -> Models:
@@ -416,7 +416,7 @@ class SlowSearch:
         """The models with the cross, and whether it gains more than chance would without costing score."""
         models = deepcopy(former)
         self.add(models, cross, penalty)
-        models.converge(loop.NEAR_SWEEPS, [one for one in models.terms if {*one} & {*cross}])
+        models.converge(loop.WARM_SWEEPS, [one for one in models.terms if {*one} & {*cross}])
         unit = models.loss_unit
         gains = [old - new for old, new in zip(former.row_losses(), models.row_losses(), strict=True)]
         gain = sum(int(one * unit) for one in gains) / unit / len(gains)

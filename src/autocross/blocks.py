@@ -22,8 +22,8 @@ INTERCEPT: Cross = ()
 class Block:
     """Some rows, kept where one worker is. ``odds`` is (n_rows, n_models), those of each model.
 
-    ``row`` are the rows' numbers in the table, ``former`` odds and losses kept for comparison. Of the whole shuffle, the block has
-    every ``n_blocks``-th row from ``place``.
+    ``row`` are the rows' numbers in the table, ``trial`` the codes of a candidate, ``former`` odds and losses kept for comparison.
+    Of the whole shuffle, the block has every ``n_blocks``-th row from ``place``.
     """
 
     codes: dict[Cross, FieldCodes]
@@ -34,6 +34,7 @@ class Block:
     place: int = 0
     n_blocks: int = 1
     odds: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+    trial: FieldCodes = field(default_factory=lambda: FieldCodes(np.zeros(0, np.uint32)))
     former: tuple[NDArray[np.float64], NDArray[np.float64]] = field(default_factory=lambda: (np.zeros((0, 0)), np.zeros(0)))
 
     @property

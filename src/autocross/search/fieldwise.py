@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from autocross.blocks import Block, Cross
 from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, pair_up
 from autocross.engines import Engine
-from autocross.features import FIRST, Chain, Field, FieldCodes, in_order
+from autocross.features import FIRST, RARE, Chain, Field, FieldCodes
 from autocross.kernels import logistic as kernels
 from autocross.models.logistic import Penalty, Regression
 
@@ -46,14 +46,17 @@ class Candidate:
         bits = min(max(math.ceil(math.log2(n_rows)), min(SLOTS)), max(SLOTS))
         return min(math.prod(self.sizes), SLOTS[bits])
 
-    def chain(self, n_slots: int) -> Chain | None:
-        """Slots that differ along the axis only are neighbours, unless keys share slots."""
+    def chain(self, n_slots: int, code: NDArray[np.uint32]) -> Chain | None:
+        """Codes of slots that differ along the axis only are neighbours, unless keys share slots."""
         if self.axis is None or math.prod(self.sizes) > n_slots:
             return None
         size, inner = self.sizes[self.axis], math.prod(self.sizes[self.axis + 1 :])
         slot = np.arange(n_slots).reshape(-1, size, inner).transpose(0, 2, 1).ravel()
-        gap = np.tile(in_order(size).gap, n_slots // size)
-        return Chain(np.concatenate([np.arange(FIRST), FIRST + slot]), np.concatenate([np.zeros(FIRST), gap]))
+        slot = slot[code[slot] >= FIRST]
+        place = slot // inner % size
+        linked = (np.diff(slot - place * inner) == 0) & (place[:-1] >= FIRST)
+        gap = np.where(linked, np.diff(place), 0).astype(np.float64)
+        return Chain(np.concatenate([np.arange(FIRST), code[slot]]), np.concatenate([np.zeros(FIRST + 1), gap]))
 
 
 def candidate(cross: Cross, fields: Sequence[Field]) -> Candidate:
@@ -63,22 +66,27 @@ def candidate(cross: Cross, fields: Sequence[Field]) -> Candidate:
     return Candidate(cross, tuple(part.n_codes for part in parts), width, axis_of(parts))
 
 
-def slots(block: Block, one: Candidate, n_slots: int, last: int) -> FieldCodes:
-    """The candidate's codes in the first rows of a block."""
+# Tasks: the candidate is laid out in the block, then its codes learn and are judged.
+
+
+def lay_out(block: Block, one: Candidate, n_slots: int, learned: int, judged: int) -> Ints:
+    """Put the slot of each of the first rows into the block; returns how many of those that learn each slot has."""
+    last = block.among_first(max(learned, judged))
     columns, starts = pair_up([block.codes[(at,)].between(0, last) for at in one.cross])
     keys = cross_key(columns, one.sizes)
-    if math.prod(one.sizes) > n_slots:
-        keys %= n_slots
-    keys += FIRST
-    return FieldCodes(keys.astype(np.uint32), starts)
+    block.trial = FieldCodes((keys % n_slots if math.prod(one.sizes) > n_slots else keys).astype(np.uint32), starts)
+    seen = block.trial.between(0, block.among_first(learned))
+    entries = seen.codes if seen.starts is None else seen.codes[: seen.starts[-1]]
+    return np.bincount(entries, minlength=n_slots)
 
 
-def gather(block: Block, one: Candidate, n_slots: int, first_n: int, unit: float) -> Ints:
-    """Gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
+def gather(block: Block, code: NDArray[np.uint32], n_codes: int, first_n: int, unit: float) -> Ints:
+    """Give each slot its code; then gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
+    block.trial = coded = FieldCodes(code[block.trial.codes], block.trial.starts)
     last = block.among_first(first_n)
-    coded = slots(block, one, n_slots, last)
-    sums = np.zeros((FIRST + n_slots, block.odds.shape[1], 3), np.int64)
+    sums = np.zeros((n_codes, block.odds.shape[1], 3), np.int64)
     rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, sums)
+    coded = coded.between(0, last)
     if coded.starts is None:
         kernels.gather_counted(coded.codes, *rows)
     else:
@@ -86,10 +94,10 @@ def gather(block: Block, one: Candidate, n_slots: int, first_n: int, unit: float
     return sums
 
 
-def judge(block: Block, one: Candidate, n_slots: int, factors: Floats, first_n: int, unit: float) -> Ints:
+def judge(block: Block, factors: Floats, first_n: int, unit: float) -> Ints:
     """Loss on the left-out rows for each try."""
     last = block.among_first(first_n)
-    coded = slots(block, one, n_slots, last)
+    coded = block.trial.between(0, last)
     losses = np.zeros(factors.shape[2], np.int64)
     rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], factors, unit, losses)
     if coded.starts is None:
@@ -125,11 +133,16 @@ def rung(engine: Engine, regression: Regression, learned: int, judged: int) -> R
 def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung) -> tuple[float, Penalty]:
     """How much the candidate brings the left-out loss down, in rows' mean weight, and under which penalty."""
     n_slots = one.n_slots(on.learned)
-    found = engine.total(gather, one, n_slots, on.learned, regression.unit)
+    counts = engine.total(lay_out, one, n_slots, on.learned, on.judged)
+    # A slot too rare to have a weight of its own needs no code either: what is left fits the cache.
+    frequent = np.flatnonzero(counts >= max(1, regression.min_count))
+    code = np.full(n_slots, RARE, np.uint32)
+    code[frequent] = np.arange(FIRST, FIRST + len(frequent))
+    found = engine.total(gather, code, FIRST + len(frequent), on.learned, regression.unit)
     tied = found[:, :, 2] < regression.min_count
     tied[:FIRST] = False
     kernels.tie(found, tied)
-    chain = one.chain(n_slots)
+    chain = one.chain(n_slots, code)
     tries = [Penalty(0.0, l2).times(regression.mean_weight) for l2 in L2S]
     smooth = [] if chain is None else [Penalty(0.0, *pair).times(regression.mean_weight) for pair in SMOOTH]
     factors = np.empty((len(found), regression.n_models, len(tries) + len(smooth)))
@@ -140,6 +153,6 @@ def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung) -> tu
         zero, step = np.zeros(found.shape[:2]), np.empty(found.shape[:2])
         kernels.chained_step(found, regression.unit, zero, tied, chain.order, chain.gap, penalty.l2, penalty.smooth, step)
         factors[:, :, t] = np.exp(step)
-    losses = engine.total(judge, one, n_slots, factors, on.judged, regression.loss_unit) / regression.loss_unit
+    losses = engine.total(judge, factors, on.judged, regression.loss_unit) / regression.loss_unit
     best = int(np.argmin(losses))
     return (on.loss - float(losses[best])) / regression.mean_weight, [*tries, *smooth][best]

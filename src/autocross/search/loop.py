@@ -38,8 +38,8 @@ STALE = 100  # candidates of former rounds that are scored again
 EVERYTHING = 5  # in every fifth round all are
 TRIES = 4  # how many of a round's best are refitted in vain before the round ends
 A_ROUND = 5  # crosses that a round accepts at most
-NEAR_SWEEPS = 5  # over the columns of a cross, to see what it gains
-WARM_SWEEPS = 3  # over all fields, once it is accepted
+ROUGH_SWEEPS = 5  # over all fields, before crosses choose their penalties anew
+WARM_SWEEPS = 3  # over the columns of a cross, to see what it gains; over all fields, once it is accepted or penalties moved
 SLACK = 0.0002  # the metric may fall by this much: less than folds tell apart
 SHRINK = 3.0  # times the penalty that is best for a cross alone
 RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of ten
@@ -289,7 +289,7 @@ class Search:
         # What the cross changes most are the weights of its own columns.
         columns = {self.fields[at].column for at in cross}
         near = [one for one in regression.terms if not columns.isdisjoint(self.fields[at].column for at in one)]
-        regression.converge(ACCURACY, NEAR_SWEEPS, near)
+        regression.converge(ACCURACY, WARM_SWEEPS, near)
         gain, error = self.gain(regression)
         caution = CAUTION if state.accepted else FIRST_CAUTION
         needed = caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
@@ -343,10 +343,11 @@ class Search:
     def refit(self, state: State) -> Regression:
         """The state's set on fresh folds, from nothing: old weights have seen the rows that judge now."""
         self.draw_folds(state.round + 1, state.regression.n_models)
-        regression = again(state.regression, ACCURACY, tuning.MAX_SWEEPS)
-        if state.accepted and self.options.penalty != "shared":
+        relaxes = bool(state.accepted) and self.options.penalty != "shared"
+        regression = again(state.regression, ACCURACY, ROUGH_SWEEPS if relaxes else tuning.MAX_SWEEPS)
+        if relaxes:
             # A cross with much to say may say it now. The choices of a greedy search flatter it: it must gain a lot.
             for one in state.accepted:
                 tuning.choose_near(regression, one.coder.fields, one.penalty, RELAX)
-            regression.converge(ACCURACY, NEAR_SWEEPS)
+            regression.converge(ACCURACY, WARM_SWEEPS)
         return regression

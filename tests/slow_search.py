@@ -248,11 +248,11 @@ class Models:
         own = self.count_as(values, learned)
         sums = self.sums(own, learned)
         tries = []
-        for l2 in fieldwise.L2S:
+        for l2 in (penalty.l2 for penalty in fieldwise.PLAIN):
             factor = {key: (1.0 + abs(g) / (h + l2)) ** (1 if g < 0 else -1) for key, (g, h) in sums.items()}
             tries.append((self.left_out_loss(judged, own, factor), Penalty(0.0, l2)))
         if chains := self.chains(own, axis):
-            for penalty in [Penalty(0.0, l2, smooth) for l2, smooth in fieldwise.SMOOTH]:
+            for penalty in fieldwise.SMOOTH:
                 step = all_chained(chains, sums, defaultdict(float), penalty)
                 factor = {key: float(np.exp(change)) for key, (change, _) in step.items()}
                 tries.append((self.left_out_loss(judged, own, factor), penalty))
@@ -380,17 +380,17 @@ class SlowSearch:
         return [first * 2**at for at in range(most) if first * 2**at < models.n_rows] + [models.n_rows]
 
     def refit(self, former: Models, round: int) -> Models:
-        """The same fields on fresh folds, from nothing; then the crosses may relax. A single holdout stays."""
-        fold = self.fresh(round) if len(former.models) > 1 else former.fold
-        models = Models(former.label, fold, len(former.models), former.min_count)
-        for cross, term in former.terms.items():
-            if cross:
-                self.add(models, cross, term.penalty)
-        models.converge(loop.ROUGH_SWEEPS if self.accepted else tuning.MAX_SWEEPS)
+        """The same fields on fresh folds, from nothing; then the crosses may relax. A holdout stays, and so do the weights."""
+        models = deepcopy(former)
+        if len(former.models) > 1:
+            models = Models(former.label, self.fresh(round), len(former.models), former.min_count)
+            for cross, term in former.terms.items():
+                if cross:
+                    self.add(models, cross, term.penalty)
+            models.converge(loop.ROUGH_SWEEPS if self.accepted else tuning.MAX_SWEEPS)
         for one in self.accepted:
             models.relax(one.cross, one.penalty)
-        if self.accepted:
-            models.converge(loop.WARM_SWEEPS)
+        models.converge(loop.WARM_SWEEPS)
         return models
 
     def accept(self, models: Models, ranked: list[tuple[Cross, float, Penalty]], n_candidates: int, round: int) -> Models:

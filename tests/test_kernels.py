@@ -137,10 +137,10 @@ def test_first_steps_are_steps_from_weight_zero(rows: CodedRows, width: int) -> 
     sums = np.round(reference.gather(rows) * UNIT).astype(np.int64)
     tied = reference.count(rows) < 2
     tied[:2] = False
-    zero, l2s = np.zeros(tied.shape), np.array([0.5, 20.0])
+    zero, penalties = np.zeros(tied.shape), np.array([(0.0, 0.5), (0.3, 20.0)])
     factors, delta = np.empty((*tied.shape, 2)), np.empty(tied.shape)
     logistic.tie(sums, tied)
-    logistic.first_steps(sums, UNIT, tied, l2s, width, factors)
-    for t, l2 in enumerate(l2s):
-        logistic.step(sums, UNIT, zero, tied, 0.0, float(l2), width, delta)
+    logistic.first_steps(sums, UNIT, tied, penalties, width, factors)
+    for t, (l1, l2) in enumerate(penalties.tolist()):
+        logistic.step(sums, UNIT, zero, tied, l1, l2, width, delta)
         np.testing.assert_allclose(factors[:, :, t], np.exp(delta), rtol=1e-12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,8 @@ from hypothesis import strategies as st
 from autocross import AutoCrossClassifier, load
 from autocross.crossing import MODULUS, MOST_ENTRIES, CrossCoder, cross_key, pair_up
 from autocross.features import FIRST, RARE, Field, FieldCodes
+from autocross.models import metrics
+from autocross.search import loop
 from autocross.search.candidates import children
 from autocross.search.halving import rung_rows
 
@@ -246,3 +250,33 @@ def test_errors_of_rows_that_come_in_groups_are_judged_by_the_groups() -> None:
     )
     model = AutoCrossClassifier(quiet=True, engine="serial", groups="group").fit(frame, "y")
     assert model.crosses_ == ()
+
+
+# The paper's own way, to the letter.
+
+
+def test_the_paper_accepts_the_candidate_that_raises_the_metric_most_until_none_does(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+    fitted(planted(1), halving="paper", evaluation="holdout", penalty="shared", min_count=1, journal=str(journal))
+    tried = [event for event in map(json.loads, journal.read_text().splitlines()) if event["event"] == "CrossTried"]
+    assert [one["round"] for one in tried] == list(range(1, len(tried) + 1))
+    assert [one["accepted"] for one in tried] == [True] * (len(tried) - 1) + [False]
+    scores = [one["score"] for one in tried if one["accepted"]]
+    assert len(scores) > 1
+    assert all(one < other for one, other in pairwise(scores))
+
+
+def test_bins_of_odds_tell_auc_and_accuracy() -> None:
+    rng = np.random.default_rng(0)
+    score = rng.normal(0, 1.5, 50_000)
+    label = (rng.random(50_000) < 1 / (1 + np.exp(-score))).astype(np.uint8)
+    weight = np.rint(rng.random(50_000) * 2**20)
+    bins = metrics.bin_odds(np.exp(score), label, weight)
+    assert metrics.measure_bins("auc", bins) == pytest.approx(metrics.auc(label, score, weight), abs=1e-5)
+    assert metrics.measure_bins("accuracy", bins) == pytest.approx(metrics.accuracy(label, score, weight), abs=1e-12)
+
+
+def test_with_more_features_than_may_cross_none_is_found_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "WIDEST", 6)
+    crosses = found(planted(0), halving="paper", max_crosses=8)
+    assert len(crosses) == len({frozenset(columns) for columns in crosses}) > 2

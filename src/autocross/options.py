@@ -40,7 +40,9 @@ class Options:
     beam_width: int = option(1, "How many sets of crosses are followed side by side.", at_least=1)
     time_limit: float | None = option(None, "Seconds from the call of fit to its return.", at_least=0)
     halving: Halving = option(
-        "auto", "How candidates compete on ever more rows: with a floor under the first rung, or as in the paper, to the letter."
+        "auto",
+        "How candidates compete on ever more rows: in the loss, with a floor under the first rung; or as in the paper, to the "
+        "letter, in the metric, the best one being accepted if it raises the metric.",
     )
     granularities: Sequence[int] | None = option(
         None, "Numbers of bins for numerical columns; by default powers of ten up to a limit that grows with the rows."

@@ -209,7 +209,10 @@ class Training:
             granularities = encoding_rules.granularities(n_rows, n_numerical, encoding_rules.machine_memory())
             why = f"rule for {n_rows:,} rows and {n_numerical} numerical columns"
         self.rule("granularities", ", ".join(map(str, granularities)), why)
-        return EncodingRules(min_count, granularities, options.bins != "quantile", options.bins != "width")
+        bits = encoding_rules.hash_bits(n_rows)
+        self.rule("hash_bits", bits, f"rule for {n_rows:,} rows; for what exceeds {encoding_rules.CAP:,} values")
+        widths, quantiles = options.bins != "quantile", options.bins != "width"
+        return EncodingRules(min_count, granularities, widths, quantiles, n_buckets=1 << bits)
 
     def decide_folds(self, frame: pl.DataFrame, table: Table) -> Folds:
         """Which rows judge which model."""

@@ -186,18 +186,19 @@ def tie(sums: Ints, tied: Any) -> None:
 
 
 @kernel
-def first_steps(sums: Ints, unit: float, tied: Any, l2s: Floats, width: int, factors: Floats) -> None:
-    """Fill the first of `factors` (n_codes, n_models, n_tries) with exp(step from zero) under each l2. Codes without rows stay."""
+def first_steps(sums: Ints, unit: float, tied: Any, penalties: Floats, width: int, factors: Floats) -> None:
+    """Fill the first of `factors` (n_codes, n_models, n_tries) with exp(step from zero) under each l1 and l2."""
     for code in range(sums.shape[0]):
         for k in range(sums.shape[1]):
             g, h = sums[code, k, 0] / unit, sums[code, k, 1] / unit
-            for t in range(l2s.shape[0]):
+            for t in range(penalties.shape[0]):
+                pull = abs(g) - penalties[t, 0]
                 if tied[code, k]:
                     factors[code, k, t] = factors[1, k, t]
-                elif g == 0.0:
+                elif pull <= 0.0:
                     factors[code, k, t] = 1.0
                 else:
-                    ratio = 1.0 + abs(g) / (h + l2s[t] / width)  # exp of the whole step, as `best_move` has it
+                    ratio = 1.0 + pull / (h + penalties[t, 1] / width)  # exp of the whole step, as `best_move` has it
                     factor = ratio if g < 0.0 else 1.0 / ratio
                     factors[code, k, t] = factor if width == 1 else factor ** (1.0 / width)
 

@@ -41,3 +41,22 @@ def measure(metric: Metric, label: NDArray[Any], score: Floats, weight: Floats) 
     if metric == "auc":
         return auc(label, score, weight)
     return -log_loss(label, score, weight) if metric == "log_loss" else accuracy(label, score, weight)
+
+
+# Where a score only ranks candidates, rows are counted by bins of their odds: 2^7 bins for every factor of two.
+CUT = 52 - 7
+LOWEST, N_BINS = (1023 - 32) << 7, 64 << 7  # from odds 2^-32 to 2^32
+
+
+def bin_odds(odds: Floats, label: NDArray[Any], weight: Floats) -> NDArray[np.int64]:
+    """Summed weight by bin and label, (N_BINS, 2). Weights are whole numbers, so the order of the rows cannot matter."""
+    at = np.clip((odds.view(np.int64) >> CUT) - LOWEST, 0, N_BINS - 1)
+    return np.bincount(2 * at + label, weight, 2 * N_BINS).astype(np.int64).reshape(N_BINS, 2)
+
+
+def measure_bins(metric: Metric, bins: NDArray[np.int64]) -> float:
+    """AUC or accuracy of rows counted by bins; for AUC, rows in one bin are tied."""
+    down, up = bins.astype(np.float64).T
+    if metric == "accuracy":
+        return float((down[: N_BINS // 2].sum() + up[N_BINS // 2 :].sum()) / bins.sum())
+    return float((up * (np.cumsum(down) - down / 2)).sum() / (up.sum() * down.sum())) if up.any() and down.any() else float("nan")

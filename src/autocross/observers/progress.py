@@ -33,7 +33,7 @@ def line(event: Event, metric: str, time_limit: float | None = None) -> str | No
     if isinstance(event, StepDone):
         return f"  {event.detail}" + ("" if event.score is None else f"   {metric} {event.score:.4f}")
     if isinstance(event, CandidatesRanked):
-        best = ", ".join(f"{name} {gain:+.1f}" for name, gain in event.best)
+        best = ", ".join(f"{name} {gain:+.3g}" for name, gain in event.best)
         return f"  {where(event, time_limit)}: {best}"
     if isinstance(event, CrossTried):
         sign, verb = ("+", "needed") if event.accepted else ("-", "would have needed")
@@ -113,7 +113,7 @@ class LiveDisplay:
             self.finish_phase()
             self.progress.add_task(event.phase, total=event.steps or None, score="")
         elif isinstance(event, CandidatesRanked):
-            best = "".join(f"\n  {gain:+9.1f}  {name}" for name, gain in event.best)
+            best = "".join(f"\n  {gain:+9.3g}  {name}" for name, gain in event.best)
             shown = where(event, self.time_limit) + best
             self.progress.update(self.progress.task_ids[-1], description=shown, completed=event.rung, total=event.n_rungs)
         elif isinstance(event, StepDone):

@@ -19,12 +19,14 @@ from autocross.engines import Engine
 from autocross.features import FIRST, RARE, Chain, Field, FieldCodes
 from autocross.kernels import logistic as kernels
 from autocross.models.logistic import Penalty, Regression
+from autocross.models.metrics import bin_odds, measure_bins
+from autocross.options import Metric
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-L2S = (3.0, 30.0, 300.0)
-SMOOTH = ((1.0, 30.0), (1.0, 300.0))  # l2 and smooth, where a cross has neighbours
+PLAIN = (Penalty(0.0, 3.0), Penalty(0.0, 30.0), Penalty(0.0, 300.0))
+SMOOTH = (Penalty(0.0, 1.0, 30.0), Penalty(0.0, 1.0, 300.0))  # where a cross has neighbours
 # While candidates compete, keys beyond this many share codes. Primes, so that regular keys do not collide regularly.
 SLOTS = dict(zip(range(12, 18), (4093, 8191, 16381, 32749, 65521, 131071), strict=True))
 
@@ -115,23 +117,53 @@ def base_loss(block: Block, first_n: int, unit: float) -> Ints:
     return np.array([found[:, 1].sum()], np.int64)
 
 
+def tally(block: Block, factors: Floats, first_n: int, trial: bool) -> Ints:
+    """Left-out rows by try, bin of their odds and label, in 2^-20 of their weight; ``trial`` tells whether the candidate counts."""
+    last = block.among_first(first_n)
+    rows = np.flatnonzero(block.fold[:last] < block.odds.shape[1])
+    fold, label = block.fold[rows], block.label[rows]
+    weight = np.rint(block.weight[rows] * 2.0**20)
+    coded = block.trial.between(0, last)
+    found = []
+    for t in range(factors.shape[2]):
+        odds = block.odds[rows, fold]
+        if trial:
+            mine = coded.take(rows)
+            of_row = np.arange(len(rows)) if mine.starts is None else np.repeat(np.arange(len(rows)), np.diff(mine.starts))
+            np.multiply.at(odds, of_row, factors[mine.codes, fold[of_row], t])
+        found.append(bin_odds(odds, label, weight))
+    return np.stack(found)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What candidates compete in, and the penalties each may try, with neighbours held together or without."""
+
+    metric: Metric
+    plain: tuple[Penalty, ...]
+    smooth: tuple[Penalty, ...] = ()
+
+
 @dataclass(frozen=True)
 class Rung:
-    """Rows a rung learns from and is judged on, and the loss of the current set there."""
+    """Rows a rung learns from and is judged on, and the score of the current set there."""
 
     learned: int
     judged: int
-    loss: float
+    score: float
 
 
-def rung(engine: Engine, regression: Regression, learned: int, judged: int) -> Rung:
+def rung(engine: Engine, regression: Regression, contest: Contest, learned: int, judged: int) -> Rung:
     """A rung of the tournament."""
-    unit = regression.loss_unit
-    return Rung(learned, judged, float(engine.total(base_loss, judged, unit)[0]) / unit)
+    if contest.metric == "log_loss":
+        unit = regression.loss_unit
+        return Rung(learned, judged, -float(engine.total(base_loss, judged, unit)[0]) / unit / regression.mean_weight)
+    (bins,) = engine.total(tally, np.ones((1, 1, 1)), judged, False)
+    return Rung(learned, judged, measure_bins(contest.metric, bins))
 
 
-def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung) -> tuple[float, Penalty]:
-    """How much the candidate brings the left-out loss down, in rows' mean weight, and under which penalty."""
+def gain(engine: Engine, regression: Regression, contest: Contest, one: Candidate, on: Rung) -> tuple[float, Penalty]:
+    """How much the candidate raises the score of the left-out rows, and under which penalty. Losses are summed over rows."""
     n_slots = one.n_slots(on.learned)
     counts = engine.total(lay_out, one, n_slots, on.learned, on.judged)
     # A slot too rare to have a weight of its own needs no code either: what is left fits the cache.
@@ -142,17 +174,20 @@ def gain(engine: Engine, regression: Regression, one: Candidate, on: Rung) -> tu
     tied = found[:, :, 2] < regression.min_count
     tied[:FIRST] = False
     kernels.tie(found, tied)
-    chain = one.chain(n_slots, code)
-    tries = [Penalty(0.0, l2).times(regression.mean_weight) for l2 in L2S]
-    smooth = [] if chain is None else [Penalty(0.0, *pair).times(regression.mean_weight) for pair in SMOOTH]
-    factors = np.empty((len(found), regression.n_models, len(tries) + len(smooth)))
-    l2s = np.array([penalty.l2 for penalty in tries])
-    kernels.first_steps(found, regression.unit, tied, l2s, one.width, factors)
-    for t, penalty in enumerate(smooth, start=len(tries)):
-        assert chain is not None
+    chain = one.chain(n_slots, code) if contest.smooth else None
+    tries = contest.plain if chain is None else contest.plain + contest.smooth
+    factors = np.empty((len(found), regression.n_models, len(tries)))
+    grid = np.array([(penalty.l1, penalty.l2) for penalty in contest.plain])
+    kernels.first_steps(found, regression.unit, tied, grid, one.width, factors)
+    if chain is not None:
         zero, step = np.zeros(found.shape[:2]), np.empty(found.shape[:2])
-        kernels.chained_step(found, regression.unit, zero, tied, chain.order, chain.gap, penalty.l2, penalty.smooth, step)
-        factors[:, :, t] = np.exp(step)
-    losses = engine.total(judge, factors, on.judged, regression.loss_unit) / regression.loss_unit
-    best = int(np.argmin(losses))
-    return (on.loss - float(losses[best])) / regression.mean_weight, [*tries, *smooth][best]
+        for t, penalty in enumerate(contest.smooth, start=len(contest.plain)):
+            kernels.chained_step(found, regression.unit, zero, tied, chain.order, chain.gap, penalty.l2, penalty.smooth, step)
+            factors[:, :, t] = np.exp(step)
+    if contest.metric == "log_loss":
+        unit = regression.loss_unit
+        scores = -engine.total(judge, factors, on.judged, unit) / unit / regression.mean_weight
+    else:
+        scores = np.array([measure_bins(contest.metric, bins) for bins in engine.total(tally, factors, on.judged, True)])
+    best = int(np.argmax(scores))
+    return float(scores[best]) - on.score, tries[best]

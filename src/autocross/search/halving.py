@@ -15,7 +15,7 @@ from autocross.engines import Engine
 from autocross.models.logistic import Penalty, Regression
 from autocross.options import Halving
 from autocross.search import fieldwise
-from autocross.search.fieldwise import Candidate
+from autocross.search.fieldwise import Candidate, Contest
 
 FEWEST_ROWS = 2_000
 FEWEST_RARER = 200
@@ -53,6 +53,7 @@ Watch = Callable[[int, int, Sequence[Scored]], None]
 def tournament(
     engine: Engine,
     regression: Regression,
+    contest: Contest,
     candidates: Sequence[Candidate],
     rungs: Sequence[int],
     n_rows: int,
@@ -64,8 +65,8 @@ def tournament(
     for number, learned in enumerate(rungs):
         # One holdout judges with all it has; folds judge with the rows of the rung.
         judged = learned if regression.n_models > 1 else min(n_rows, max(learned, MOST_JUDGES))
-        on = fieldwise.rung(engine, regression, learned, judged)
-        ranked = [Scored(one, *fieldwise.gain(engine, regression, one, on)) for one in left]
+        on = fieldwise.rung(engine, regression, contest, learned, judged)
+        ranked = [Scored(one, *fieldwise.gain(engine, regression, contest, one, on)) for one in left]
         ranked.sort(key=lambda scored: (-scored.gain, scored.candidate.cross))
         watch(number, learned, ranked)
         left = [scored.candidate for scored in ranked[: max(1, len(ranked) // 2)]]

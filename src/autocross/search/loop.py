@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.blocks import Block, Cross
+from autocross.blocks import INTERCEPT, Block, Cross
 from autocross.crossing import MOST_ENTRIES, CrossCoder, cross_key, most_frequent, pair_up
+from autocross.encoding.rules import CAP, hash_bits
 from autocross.engines import Engine
 from autocross.events import CandidatesRanked, CrossTried, Reporter
 from autocross.features import Field
@@ -26,12 +27,11 @@ from autocross.search import fieldwise, halving
 from autocross.search.candidates import children
 
 Ints = NDArray[np.int64]
-CAP = 1 << 20  # most values of a cross that get a code of their own
-N_BUCKETS = 1 << 18
 ACCURACY = tuning.FINE
 # How many times sqrt(2 ln n) standard errors the best of n candidates must gain. The first cross must show that the table has
 # any: with labels shuffled, one in twenty tables lets one pass. Once there is one, others are likelier.
 FIRST_CAUTION, CAUTION = 1.1, 0.8
+NO_MORE = "no cross gains more than chance would"
 WIDEST = 64  # most features that are crossed with each other: some 2,000 candidates
 FEWEST = 100  # rows of the rarer label without which no cross could be told from chance
 STALE = 100  # candidates of former rounds that are scored again
@@ -40,6 +40,7 @@ TRIES = 4  # how many of a round's best are refitted in vain before the round en
 A_ROUND = 5  # crosses that a round accepts at most
 ROUGH_SWEEPS = 5  # over all fields, before crosses choose their penalties anew
 WARM_SWEEPS = 3  # over the columns of a cross, to see what it gains; over all fields, once it is accepted or penalties moved
+ALL_SWEEPS = 50  # where nothing but the metric decides, a set must have all it can get
 SLACK = 0.0002  # the metric may fall by this much: less than folds tell apart
 SHRINK = 3.0  # times the penalty that is best for a cross alone
 RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of ten
@@ -155,6 +156,7 @@ class Search:
         self.fields = fields
         self.n_rows = n_rows
         self.options = options
+        self.to_the_letter = options.halving == "paper"  # candidates compete in the metric, and the best one must raise it
         self.reporter = reporter
         self.cluster = cluster
         self.fresh = fresh
@@ -175,7 +177,7 @@ class Search:
         while (why := self.reason(beam[0])) is None:
             grown = {frozenset(child.features): child for state in beam for child in self.step(state)}
             if not grown:
-                return "no cross gains more than chance would"
+                return f"the best cross does not raise the {self.options.metric}" if self.to_the_letter else NO_MORE
             beam = sorted(grown.values(), key=lambda child: (child.loss, child.features))[: self.options.beam_width]
             keep(beam[0])
             self.engine.each(forget, {cross for state in beam for cross in state.features})
@@ -204,8 +206,19 @@ class Search:
             facts = {"rung": rung + 1, "n_rungs": len(rungs), "rows": rows, "n_candidates": len(ranked), "best": best}
             self.reporter.tell(CandidatesRanked, round=state.round + 1, **facts)
 
-        ranked = halving.tournament(self.engine, regression, self.worth_scoring(state, found), rungs, self.n_rows, watch)
-        return self.accept(state, [scored for scored in ranked if scored.gain > 0], len(found))
+        entrants = self.worth_scoring(state, found)
+        ranked = halving.tournament(self.engine, regression, self.contest(regression), entrants, rungs, self.n_rows, watch)
+        return self.accept(state, [scored for scored in ranked if scored.gain > 0 or self.to_the_letter], len(found))
+
+    def contest(self, regression: Regression) -> fieldwise.Contest:
+        """Candidates compete in the loss, which tells finer than AUC what a cross brings; in the paper, in the metric."""
+        metric = self.options.metric if self.to_the_letter else "log_loss"
+        if self.options.penalty == "shared":
+            (shared,) = {term.penalty for cross, term in regression.terms.items() if cross != INTERCEPT}
+            return fieldwise.Contest(metric, (shared,))
+        unit = regression.mean_weight
+        plain, smooth = (tuple(one.times(unit) for one in grid) for grid in (fieldwise.PLAIN, fieldwise.SMOOTH))
+        return fieldwise.Contest(metric, plain, smooth)
 
     def enter(self, state: State) -> None:
         """Bring the blocks to a state; they are there already unless the beam is wider than one."""
@@ -225,11 +238,12 @@ class Search:
         if len(features) > WIDEST:
             # So many columns that their pairs cannot all be tried: those with the largest effects of their own may cross.
             features = sorted(features, key=lambda cross: (-state.regression.effect(cross), cross))[:WIDEST]
-        return [fieldwise.candidate(cross, self.fields) for cross in children(features, self.fields, self.options.max_order)]
+        found = children(features, self.fields, self.options.max_order)
+        return [fieldwise.candidate(cross, self.fields) for cross in found if cross not in state.regression.terms]
 
     def worth_scoring(self, state: State, found: list[fieldwise.Candidate]) -> list[fieldwise.Candidate]:
         """What a round makes new, and of the rest those that were best when last scored; everything every few rounds."""
-        if state.round % EVERYTHING == 0:
+        if state.round % EVERYTHING == 0 or self.to_the_letter:
             return found
         known = [one for one in found if one.cross in self.last]
         known.sort(key=lambda one: (-self.last[one.cross], one.cross))
@@ -248,7 +262,7 @@ class Search:
         if not ranked:
             return []
         in_a_row = self.options.beam_width == 1
-        wanted = self.options.beam_width if self.options.halving == "paper" or not in_a_row else A_ROUND
+        wanted = self.options.beam_width if self.to_the_letter or not in_a_row else A_ROUND
         if self.options.max_crosses is not None and in_a_row:
             wanted = min(wanted, self.options.max_crosses - len(state.accepted))
         regression = self.refit(state)
@@ -273,7 +287,7 @@ class Search:
             else:
                 in_vain += child is None
                 self.engine.each(recall)
-            if in_vain == TRIES or len(found) == wanted:
+            if in_vain == (1 if self.to_the_letter else TRIES) or len(found) == wanted:
                 break
         self.entered = former.regression
         return found[-1:] if in_a_row else found
@@ -284,7 +298,8 @@ class Search:
         cross = best.candidate.cross
         coder, n_collisions = self.code(best.candidate, regression.min_count)
         field = coder.field([self.fields[at] for at in cross])
-        penalty = self.penalty(regression, best)
+        # A stronger penalty than the best for the cross alone leaves room for others, as small steps do in boosting.
+        penalty = best.penalty.times(1.0 if self.options.penalty == "shared" else SHRINK)
         regression.add(cross, field, penalty)
         # What the cross changes most are the weights of its own columns.
         columns = {self.fields[at].column for at in cross}
@@ -292,11 +307,12 @@ class Search:
         regression.converge(ACCURACY, WARM_SWEEPS, near)
         gain, error = self.gain(regression)
         caution = CAUTION if state.accepted else FIRST_CAUTION
-        needed = caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
-        if gain > needed:
-            regression.converge(ACCURACY, WARM_SWEEPS)
+        needed = 0.0 if self.to_the_letter else caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
+        enough = gain > needed or self.to_the_letter
+        if enough:
+            regression.converge(ACCURACY, ALL_SWEEPS if self.to_the_letter else WARM_SWEEPS)
         score = self.score(regression)
-        accepted = gain > needed and not score < state.score - SLACK
+        accepted = score > state.score if self.to_the_letter else enough and not score < state.score - SLACK
         facts = {"cross": field.name, "gain": gain, "error": error, "needed": needed, "accepted": accepted, "score": score}
         self.reporter.tell(CrossTried, round=state.round, **facts)
         if not accepted:
@@ -307,12 +323,6 @@ class Search:
             )
         found = Accepted(coder, penalty, gain, error, self.reporter.seconds, score, n_collisions)
         return State((*state.accepted, found), regression, state.round, score, regression.left_out_loss())
-
-    def penalty(self, regression: Regression, best: halving.Scored) -> Penalty:
-        """A stronger penalty than the best for the cross alone: it leaves room for others, as small steps do in boosting."""
-        if self.options.penalty == "shared":
-            return regression.terms[(best.candidate.cross[0],)].penalty
-        return best.penalty.times(SHRINK)
 
     def gain(self, regression: Regression) -> tuple[float, float]:
         """Gain a row over what is remembered, and its standard error. Rows of one group or period do not err on their own."""
@@ -336,18 +346,22 @@ class Search:
         for part in parts:
             counts[np.searchsorted(keys, part[0])] += part[2]
         kept, hashed = most_frequent(keys, values, counts, min_count, CAP)
-        coder = CrossCoder(one.cross, one.sizes, kept, N_BUCKETS if len(hashed) else 0)
-        n_collisions = len(hashed) - len(np.unique(hashed % N_BUCKETS))
+        n_buckets = 1 << hash_bits(self.n_rows)
+        coder = CrossCoder(one.cross, one.sizes, kept, n_buckets if len(hashed) else 0)
+        n_collisions = len(hashed) - len(np.unique(hashed % n_buckets))
         return replace(coder, width=max(self.engine.each(put, coder))), n_collisions
 
     def refit(self, state: State) -> Regression:
-        """The state's set on fresh folds, from nothing: old weights have seen the rows that judge now."""
-        self.draw_folds(state.round + 1, state.regression.n_models)
+        """The state's set on fresh folds, from nothing: old weights have seen the rows that judge now. A holdout stays unseen."""
         relaxes = bool(state.accepted) and self.options.penalty != "shared"
-        regression = again(state.regression, ACCURACY, ROUGH_SWEEPS if relaxes else tuning.MAX_SWEEPS)
+        if state.regression.n_models > 1:
+            self.draw_folds(state.round + 1, state.regression.n_models)
+            regression = again(state.regression, ACCURACY, ROUGH_SWEEPS if relaxes else tuning.MAX_SWEEPS)
+        else:
+            regression = state.regression.copy()
         if relaxes:
             # A cross with much to say may say it now. The choices of a greedy search flatter it: it must gain a lot.
             for one in state.accepted:
                 tuning.choose_near(regression, one.coder.fields, one.penalty, RELAX)
-            regression.converge(ACCURACY, WARM_SWEEPS)
+        regression.converge(ACCURACY, ALL_SWEEPS if self.to_the_letter else WARM_SWEEPS)
         return regression

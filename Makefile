@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench-core bench-search bench-race clean
+.PHONY: help demo test check coverage docs bench-core bench-search bench-race paper paper-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -43,6 +43,14 @@ bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; wri
 bench-race: .venv/ready ## time of a default fit beside CatBoost's; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[bench]"
 	$(BIN)/python benchmarks/race.py
+
+paper: .venv/ready ## every table and figure of the paper, resumable, hours; writes docs/benchmarks.md
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
+	$(BIN)/python paper/run.py
+
+paper-quick: .venv/ready ## the same with one seed and 10,000 rows of each table, under 10 minutes
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
+	$(BIN)/python paper/run.py --quick
 
 clean: ## remove what was installed and written
 	rm -rf .venv demo build dist src/*.egg-info

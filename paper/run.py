@@ -1,0 +1,149 @@
+"""Every table and figure of the paper, with its reference methods and today's rivals beside them.
+
+make paper                 all cells; those already in paper/results.jsonl are not run again, so an interrupt loses nothing
+make paper-quick           one seed, 10,000 rows of each table, under ten minutes
+.venv/bin/python paper/run.py --data FILE.parquet --target COL       any other table, the same way
+.venv/bin/python paper/run.py --datasets bank adult --methods "AC+LR" LightGBM
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from methods import METHODS, SLOW, TARGET, Method
+from report import write
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent / "benchmarks"))
+import held_out  # noqa: E402
+from datasets import NAMES, seeds, split  # noqa: E402
+
+LIMIT = 15 * 60  # seconds of a cell
+QUICK_ROWS = 10_000
+QUICK_METHODS = [name for name in METHODS if name not in ("EBM", "xDeepFM", "LR, all pairs")]
+
+
+# One cell.
+
+
+def rows_of(cell: dict[str, Any]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Training and test rows of a cell."""
+    if cell.get("data"):
+        frame = pl.read_parquet(cell["data"]).rename({cell["target"]: TARGET})
+        train, test = train_test_split(np.arange(frame.height), test_size=1 / 3, random_state=cell["seed"], stratify=frame[TARGET])
+        parts = frame[train], frame[test]
+    elif cell["dataset"] in held_out.NAMES:
+        parts = held_out.split(cell["dataset"])
+    else:
+        parts = split(cell["dataset"], cell["seed"])
+    if cell.get("rows"):
+        parts = (parts[0].sample(min(cell["rows"], parts[0].height), seed=cell["seed"]), parts[1])
+    return parts
+
+
+def run_cell(cell: dict[str, Any]) -> dict[str, Any]:
+    """Fit, score the test rows, and time both, and a single row."""
+    train, test = rows_of(cell)
+    method = METHODS[cell["method"]]()
+    if cell["method"].startswith(("LR", "AC", "CMI")):  # compile before the clock starts
+        METHODS["AC+LR"]().fit(train.head(2000))
+    began = time.perf_counter()
+    method.fit(train)
+    seconds = time.perf_counter() - began
+    began = time.perf_counter()
+    score = method.score(test)
+    batch = (time.perf_counter() - began) / test.height
+    facts = method.facts() if hasattr(method, "facts") else {}
+    auc = float(roc_auc_score(test[TARGET].to_numpy(), score))
+    return {"auc": auc, "seconds": seconds, "batch_us": batch * 1e6, "one_us": one_row(method, test) * 1e6, **facts}
+
+
+def one_row(method: Method, test: pl.DataFrame) -> float:
+    """Median seconds of scoring a row on its own, over at most two seconds."""
+    rows = test.drop(TARGET).head(200).to_dicts()
+    times: list[float] = []
+    for row in rows:
+        began = time.perf_counter()
+        method.score_one(row)
+        times.append(time.perf_counter() - began)
+        if sum(times) > 2:
+            break
+    return float(np.median(times))
+
+
+# All cells.
+
+
+def key(cell: dict[str, Any]) -> tuple[Any, ...]:
+    return (cell["dataset"], cell["method"], cell["seed"], cell.get("rows"))
+
+
+def known(results: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    """The cells that are finished; what failed is run again."""
+    lines = results.read_text().splitlines() if results.exists() else []
+    return {key(record): record for record in map(json.loads, lines) if "failed" not in record}
+
+
+def in_a_process(cell: dict[str, Any]) -> dict[str, Any]:
+    """The cell's record, run in a process of its own, which ends with the limit."""
+    command = [sys.executable, __file__, "--cell", json.dumps(cell)]
+    try:
+        done = subprocess.run(command, timeout=LIMIT, capture_output=True, text=True)
+    except subprocess.TimeoutExpired:
+        return {**cell, "stopped": LIMIT}
+    if done.returncode:
+        return {**cell, "failed": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"}
+    return {**cell, **json.loads(done.stdout.splitlines()[-1])}
+
+
+def cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """What to run, the quick methods of all tables first."""
+    for method in options.methods:
+        for name in [Path(options.data).stem] if options.data else options.datasets:
+            own = {"data": options.data, "target": options.target} if options.data else {}
+            one_split = options.quick or name in held_out.NAMES
+            for seed in ([0] if one_split else range(5) if options.data else seeds(name))[: 2 if method in SLOW else None]:
+                yield {"dataset": name, "method": method, "seed": seed, "rows": QUICK_ROWS if options.quick else None, **own}
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description="Every table and figure of the paper.")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--datasets", nargs="+", choices=NAMES + held_out.NAMES, default=NAMES + held_out.NAMES)
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS))
+    parser.add_argument("--data", help="a Parquet file of your own")
+    parser.add_argument("--target", default=TARGET)
+    parser.add_argument("--cell", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.cell:
+        print(json.dumps(run_cell(json.loads(options.cell))))
+        return
+    options.methods = options.methods or (QUICK_METHODS if options.quick else list(METHODS))
+    results = HERE / ("results-quick.jsonl" if options.quick else "results.jsonl")
+    finished = known(results)
+    todo = [cell for cell in cells(options) if key(cell) not in finished]
+    print(f"{len(finished)} cells are known, {len(todo)} to run", file=sys.stderr)
+    for number, cell in enumerate(todo, start=1):
+        record = in_a_process(cell)
+        with results.open("a") as stream:
+            stream.write(json.dumps(record) + "\n")
+        shown = record.get("failed") or (f"AUC {record['auc']:.4f} in {record['seconds']:.1f} s" if "auc" in record else "stopped")
+        print(
+            f"{number}/{len(todo)}  {cell['dataset']}, {cell['method']}, seed {cell['seed']}: {shown}", file=sys.stderr, flush=True
+        )
+    write(list(known(results).values()), quick=options.quick, own=options.data is not None)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -142,6 +142,8 @@ def verdicts(results: Results) -> str:
     for rival in AHEAD:
         found = {name: results.difference("AC+LR", rival, name) for name in results.names}
         known = {name: one for name, one in found.items() if one[2]}
+        if not known:
+            continue
         above = [name for name, one in known.items() if one[0] > 0]
         below = [f"{name.capitalize()} by {-one[0]:.4f}" for name, one in known.items() if one[0] <= 0]
         short = f"; below on {', '.join(below)}" if below else ""

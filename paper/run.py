@@ -134,14 +134,19 @@ def main(arguments: list[str]) -> None:
     finished = known(results)
     todo = [cell for cell in cells(options) if key(cell) not in finished]
     print(f"{len(finished)} cells are known, {len(todo)} to run", file=sys.stderr)
-    for number, cell in enumerate(todo, start=1):
-        record = in_a_process(cell)
-        with results.open("a") as stream:
-            stream.write(json.dumps(record) + "\n")
-        shown = record.get("failed") or (f"AUC {record['auc']:.4f} in {record['seconds']:.1f} s" if "auc" in record else "stopped")
-        print(
-            f"{number}/{len(todo)}  {cell['dataset']}, {cell['method']}, seed {cell['seed']}: {shown}", file=sys.stderr, flush=True
-        )
+    try:
+        for number, cell in enumerate(todo, start=1):
+            record = in_a_process(cell)
+            with results.open("a") as stream:
+                stream.write(json.dumps(record) + "\n")
+            shown = f"AUC {record['auc']:.4f} in {record['seconds']:.1f} s" if "auc" in record else record.get("failed", "stopped")
+            print(
+                f"{number}/{len(todo)}  {cell['dataset']}, {cell['method']}, seed {cell['seed']}: {shown}",
+                file=sys.stderr,
+                flush=True,
+            )
+    except KeyboardInterrupt:
+        print("interrupted; the tables hold what is finished", file=sys.stderr)
     write(list(known(results).values()), quick=options.quick, own=options.data is not None)
 
 

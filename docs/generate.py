@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from rich.console import Console
 
 from autocross.cli import app
-from autocross.options import Options, all_options
+from autocross.options import DeepOptions, Options, all_options
 
 DOCS = Path(__file__).parent
 COMMANDS = ("fit", "refit", "evaluate", "predict", "transform", "show", "explain", "demo")
@@ -26,7 +28,6 @@ def values(hint: Any) -> str:
 
 def options_page() -> str:
     """docs/options.md."""
-    hints = get_type_hints(Options)
     lines = [
         "# Options",
         "",
@@ -34,16 +35,19 @@ def options_page() -> str:
         "`--type COL=KIND`, which may be repeated, as may `--exclude` and `--granularities`).",
         "This page is written by `make docs` from the list in `autocross/options.py`.",
     ]
-    for entry in all_options():
-        lines += [
-            "",
-            f"### `{entry.name}`",
-            "",
-            entry.metadata["help"],
-            "",
-            f"Takes {values(hints[entry.name])}; default `{entry.default!r}`.",
-        ]
+    lines += entries(Options, all_options())
+    lines += ["", "## Of `WideDeepClassifier` alone"]
+    lines += entries(DeepOptions, fields(DeepOptions))
     return "\n".join(lines) + "\n"
+
+
+def entries(kind: type, options: Iterable[Field[Any]]) -> list[str]:
+    """What is said of each option of a class."""
+    hints, lines = get_type_hints(kind), []
+    for entry in options:
+        takes = f"Takes {values(hints[entry.name])}; default `{entry.default!r}`."
+        lines += ["", f"### `{entry.name}`", "", entry.metadata["help"], "", takes]
+    return lines
 
 
 def cli_page() -> str:

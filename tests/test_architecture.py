@@ -22,7 +22,9 @@ FLOORS = [
     {"models"},
     {"search", "producer"},
     {"training", "serving"},
+    {"deep_training"},
     {"estimator"},
+    {"deep_estimator"},
     {"demo"},
     {"cli"},
 ]
@@ -40,6 +42,7 @@ HOMES = {
     "xxhash": {"encoding", "producer"},
     "rich": {"observers"},
     "cyclopts": {"cli"},
+    "torch": {"models"},
 }
 
 
@@ -90,6 +93,6 @@ def test_scoring_a_row_loads_nothing_heavy(tmp_path: Path, saved_model: Path) ->
         f"model = load({str(saved_model)!r}); assert 0 < model.score_one({{'job': 'cook', 'age': 37.0}}) < 1; "
         "model.explain_one({'job': 'cook'}); "
         "heavy = {'pandas', 'sklearn', 'scipy', 'numba', 'polars', 'narwhals', 'rich', 'cyclopts', 'autocross.search', "
-        "'autocross.training'} & set(sys.modules); assert not heavy, heavy"
+        "'autocross.training', 'torch'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

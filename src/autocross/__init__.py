@@ -6,16 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autocross.deep_estimator import WideDeepClassifier
     from autocross.estimator import AutoCross, AutoCrossClassifier
     from autocross.serving.scorer import load
 
 __version__ = "0.1.0"
-__all__ = ["AutoCross", "AutoCrossClassifier", "__version__", "load"]
+__all__ = ["AutoCross", "AutoCrossClassifier", "WideDeepClassifier", "__version__", "load"]
 
 # Loaded on first use: `load` in a service must not pay for scikit-learn, Numba or a frame library.
 _HOMES = {
     "AutoCross": "autocross.estimator",
     "AutoCrossClassifier": "autocross.estimator",
+    "WideDeepClassifier": "autocross.deep_estimator",
     "load": "autocross.serving.scorer",
 }
 

@@ -32,5 +32,9 @@ class BundleError(FileError):
     """A saved model is damaged, newer than this version, or not one of ours."""
 
 
+class MissingLibraryError(AutoCrossError, ImportError):
+    """A library that only some need is not installed."""
+
+
 class TableWarning(UserWarning):
     """Something in the table was left out or looks wrong; the fit goes on."""

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import autocross
-from autocross.errors import LabelError, OptionError, TableError
+from autocross.errors import AutoCrossError, LabelError, OptionError, TableError
 from autocross.events import FitStarted, Reporter
 from autocross.features import FieldCodes
 from autocross.interrupts import Interrupt, interruptible
@@ -97,14 +97,19 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         with observed(self._options()) as (options, reporter), interruptible() as interrupt:
+            training = self._training(options, reporter, interrupt)
             features, values, weight, target = learnable(X, y, sample_weight, options.types or {})
             labels = read_labels(values, target, options.positive)
-            model = Training(options, reporter, interrupt).fit(features, labels, weight, target)
+            model = training.fit(features, labels, weight, target)
         self.n_features_in_ = features.width
         self.__dict__.pop("feature_names_in_", None)  # an earlier fit may have had names
         if has_names(X):
             self.feature_names_in_ = np.array(features.columns, dtype=object)
         self._keep(model)
+
+    def _training(self, options: Options, reporter: Reporter, interrupt: Interrupt) -> Training:
+        """What fits the model."""
+        return Training(options, reporter, interrupt)
 
     def _keep(self, model: Model) -> None:
         """Take over a model, and what scores with it: scoring itself changes nothing here."""
@@ -264,6 +269,11 @@ class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
 
 def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, reporter: Reporter) -> Model:
     """New weights for a model's fields on new rows."""
+    if model.deep is not None:
+        raise AutoCrossError(
+            "The model has a deep part, whose embeddings and layers refit cannot learn anew. "
+            "Fit a WideDeepClassifier to the new rows, or refit the model of an AutoCrossClassifier."
+        )
     features, values, weight, target = learnable(X, y, sample_weight, {}, text_columns(model))
     label = match_labels(values, target, model.about.classes)
     if label.min() == label.max():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,6 +14,17 @@ Kind = Literal["categorical", "numerical", "multivalue", "time", "ignore"]
 MISSING = 0  # code of a missing value
 RARE = 1  # code shared by rare and unseen values
 FIRST = 2  # code of the first value
+CAP = 1 << 20  # most values of a column or a cross that get a code of their own
+FEWEST_BITS = 18
+
+
+def hash_bits(n_rows: int) -> int:
+    """Values beyond the cap share 2^18 codes, or a code for every 16 rows where that is more.
+
+    >>> hash_bits(100_000), hash_bits(45_000_000)
+    (18, 22)
+    """
+    return max(FEWEST_BITS, math.ceil(math.log2(max(1, n_rows) / 16)))
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,23 @@ class Options:
             raise OptionError("Option split='group' needs groups=, the name of the column that holds the group.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class DeepOptions:
+    """What a user of `WideDeepClassifier` may set beside the options of every fit."""
+
+    hidden: Sequence[int] = option((400, 400), "Sizes of the hidden layers of the deep part.")
+    embedding: int = option(10, "How many numbers stand for a value of a field in the deep part.", at_least=1)
+    epochs: int = option(50, "Most passes over the rows; fewer where the loss on rows left out no longer falls.", at_least=0)
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for entry in fields(self):
+            check(entry, hints[entry.name], getattr(self, entry.name))
+        sizes = self.hidden
+        if not isinstance(sizes, Sequence) or not all(is_whole(size) and size >= 1 for size in sizes):
+            raise OptionError(f"Option hidden={sizes!r} is no list of sizes. Give whole numbers of 1 or more, as in (400, 400).")
+
+
 def check(entry: DataField[Any], hint: Any, value: Any) -> None:
     """Refuse a value that is not among the choices, not within the bounds, or of the wrong type."""
     if entry.name == "positive" or (value is None and entry.default is None):

@@ -19,7 +19,7 @@ from autocross.encoding.rules import EncodingRules
 from autocross.engines import Engine, carry_on, make_engine
 from autocross.errors import OptionError, TableError
 from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, SearchStopped, StepDone
-from autocross.features import FieldCodes
+from autocross.features import CAP, FieldCodes, hash_bits
 from autocross.folds import Folds
 from autocross.interrupts import Interrupt
 from autocross.models import tuning
@@ -209,8 +209,8 @@ class Training:
             granularities = encoding_rules.granularities(n_rows, n_numerical, encoding_rules.machine_memory())
             why = f"rule for {n_rows:,} rows and {n_numerical} numerical columns"
         self.rule("granularities", ", ".join(map(str, granularities)), why)
-        bits = encoding_rules.hash_bits(n_rows)
-        self.rule("hash_bits", bits, f"rule for {n_rows:,} rows; for what exceeds {encoding_rules.CAP:,} values")
+        bits = hash_bits(n_rows)
+        self.rule("hash_bits", bits, f"rule for {n_rows:,} rows; for what exceeds {CAP:,} values")
         widths, quantiles = options.bins != "quantile", options.bins != "width"
         return EncodingRules(min_count, granularities, widths, quantiles, n_buckets=1 << bits)
 

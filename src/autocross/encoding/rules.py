@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import dataclass
 
-CAP = 1 << 20  # most values of a column or a cross that get a code of their own
-FEWEST_BITS = 18
+from autocross.features import CAP, FEWEST_BITS
 
 
 @dataclass(frozen=True)
@@ -25,15 +23,6 @@ class EncodingRules:
 def min_count(n_rows: int) -> int:
     """2, and one more for every two million rows: a value seen once tells nothing, and room is dear in large tables."""
     return 2 + n_rows // 2_000_000
-
-
-def hash_bits(n_rows: int) -> int:
-    """Values beyond the cap share 2^18 codes, or a code for every 16 rows where that is more.
-
-    >>> hash_bits(100_000), hash_bits(45_000_000)
-    (18, 22)
-    """
-    return max(FEWEST_BITS, math.ceil(math.log2(max(1, n_rows) / 16)))
 
 
 def granularities(n_rows: int, n_numerical: int, memory: int) -> tuple[int, ...]:

@@ -22,13 +22,15 @@ from autocross.encoding.encoder import ColumnEncoder, Encoder
 from autocross.encoding.timestamps import Calendar, parts_of
 from autocross.encoding.vocabulary import Vocabulary
 from autocross.errors import BundleError, FileError
+from autocross.producer.deep import DeepPart
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule
 from autocross.table.atomic import replace_file
 from autocross.table.schema import KINDS, ColumnSchema, Stored
 from autocross.table.values import MIDNIGHT_1970, MISSING_TEXTS
 
-FORMAT = 1
+FORMAT = 2  # with a deep part, which a reader of format 1 would overlook; a model without one is written as format 1
 KEY = "autocross"
+MOST_LAYERS = 100
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -39,7 +41,7 @@ def save(model: Model, path: str | Path) -> None:
 
     arrays: Arrays = {}
     manifest: dict[str, Any] = {
-        "format": FORMAT,
+        "format": 1 if model.deep is None else FORMAT,
         "schema": [asdict(column) for column in model.producer.encoder.schema],
         "columns": [pack_column(at, one, arrays) for at, one in enumerate(model.producer.encoder.columns)],
         "crosses": [pack_cross(at, one, arrays) for at, one in enumerate(model.producer.crosses)],
@@ -49,6 +51,8 @@ def save(model: Model, path: str | Path) -> None:
     }
     for at, weight in enumerate(model.weights):
         arrays[f"weight.{at}"] = weight
+    if model.deep is not None:
+        manifest["deep"] = pack_deep(model.deep, arrays)
     manifest["checksum"] = checksum(manifest, arrays)
     content = to_bytes(arrays, metadata={KEY: json.dumps(manifest)})
     replace_file(Path(path), lambda stream: stream.write(content))
@@ -73,6 +77,13 @@ def pack_cross(at: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:
     """One cross: its fields as JSON, its values as an array."""
     arrays[f"cross.{at}"] = cross.values
     return {"fields": list(cross.fields), "n_buckets": cross.n_buckets, "width": cross.width}
+
+
+def pack_deep(deep: DeepPart, arrays: Arrays) -> dict[str, Any]:
+    """The network: how many layers it has as JSON, all else as arrays."""
+    for word in ("embeddings", "matrices", "biases"):
+        arrays.update({f"deep.{word}.{at}": one for at, one in enumerate(getattr(deep, word))})
+    return {"n_layers": len(deep.matrices)}
 
 
 def read(path: str | Path) -> Model:
@@ -150,7 +161,9 @@ def unpack(manifest: dict[str, Any], arrays: Arrays) -> Model:
     require(len(penalties) == len(weights), "it has the wrong number of penalties")
     require(all(0 <= one < np.inf for three in penalties for one in three), "it has a penalty that is no number of 0 or more")
     require(all(l2 > 0 for _, l2, smooth in penalties if smooth), "it holds neighbours together, but nothing near zero")
-    return Model(producer, intercept, weights, penalties, unpack_about(manifest["about"]))
+    require(("deep" in manifest) == (manifest["format"] == FORMAT), "its format does not fit its parts")
+    deep = unpack_deep(manifest["deep"], encoder, arrays) if "deep" in manifest else None
+    return Model(producer, intercept, weights, penalties, unpack_about(manifest["about"]), deep)
 
 
 def unpack_schema(entry: dict[str, Any]) -> ColumnSchema:
@@ -204,6 +217,26 @@ def unpack_cross(at: int, entry: dict[str, Any], encoder: Encoder, arrays: Array
     cross = CrossCoder(fields, sizes, values, n_buckets, width)
     require(bool((np.diff(cross.keys) > 0).all()), f"cross {at} has values out of order")
     return cross
+
+
+def unpack_deep(entry: dict[str, Any], encoder: Encoder, arrays: Arrays) -> DeepPart:
+    """The network: each layer takes what the one before gives, and the last gives one number."""
+    n_layers = entry["n_layers"]
+    require(isinstance(n_layers, int) and 1 <= n_layers <= MOST_LAYERS, "its deep part has no proper number of layers")
+    embeddings = tuple(arrays[f"deep.embeddings.{at}"] for at in range(len(encoder.fields)))
+    matrices, biases = (tuple(arrays[f"deep.{word}.{at}"] for at in range(n_layers)) for word in ("matrices", "biases"))
+    for one in (*embeddings, *matrices, *biases):
+        require(one.dtype == np.float32 and bool(np.isfinite(one).all()), "its deep part has a weight that is no number")
+    size = embeddings[0].shape[-1]
+    for field, table in zip(encoder.fields, embeddings, strict=True):
+        require(size >= 1 and table.shape == (field.n_codes, size), f"field {field.name!r} has embeddings of the wrong shape")
+    width = size * len(embeddings)
+    for at, (matrix, bias) in enumerate(zip(matrices, biases, strict=True)):
+        fits = bias.ndim == 1 and len(bias) >= 1 and matrix.shape == (width, len(bias))
+        require(fits, f"layer {at} of its deep part does not fit the one before")
+        width = len(bias)
+    require(width == 1, "its deep part has more than one output")
+    return DeepPart(embeddings, matrices, biases)
 
 
 def unpack_texts(name: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple[str, ...]:

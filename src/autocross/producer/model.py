@@ -1,4 +1,4 @@
-"""What a fit leaves behind: the feature producer, and one weight for every code of its fields."""
+"""What a fit leaves behind: the feature producer, one weight for every code of its fields, and perhaps a deep part."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.errors import OptionError
 from autocross.features import FIRST, Field, FieldCodes
+from autocross.producer.deep import DeepPart
 from autocross.table.columns import Table
 
 Floats = NDArray[np.float64]
@@ -134,20 +135,24 @@ class Producer:
 
 @dataclass(frozen=True)
 class Model:
-    """A producer with a logistic regression on its codes."""
+    """A producer with a logistic regression on its codes, to which a network on the original fields may add."""
 
     producer: Producer
     intercept: float
     weights: tuple[Floats, ...]
     penalties: tuple[tuple[float, float, float], ...]  # l1, l2, smooth
     about: About = field(default_factory=lambda: About("", (0, 1), "auc", None, 0))
+    deep: DeepPart | None = None
 
     def log_odds(self, table: Table) -> Floats:
         """Intercept plus each field's weight, in the order of the fields, as the one-row path adds them."""
         total = np.full(table.n_rows, self.intercept)
-        for coded, weight in zip(self.producer.codes(table), self.weights, strict=True):
+        codes = self.producer.codes(table)
+        for coded, weight in zip(codes, self.weights, strict=True):
             if coded.starts is None:
                 total += weight[coded.codes]
             else:
                 np.add.at(total, np.repeat(np.arange(table.n_rows), np.diff(coded.starts)), weight[coded.codes])
+        if self.deep is not None:
+            total += self.deep.log_odds(codes[: len(self.producer.encoder.fields)])
         return total

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from autocross.blocks import INTERCEPT, Block, Cross
 from autocross.crossing import MOST_ENTRIES, CrossCoder, cross_key, most_frequent, pair_up
-from autocross.encoding.rules import CAP, hash_bits
 from autocross.engines import Engine
 from autocross.events import CandidatesRanked, CrossTried, Reporter
-from autocross.features import Field
+from autocross.features import CAP, Field, hash_bits
 from autocross.folds import Folds
 from autocross.models import tuning
 from autocross.models.logistic import Penalty, Regression, again

@@ -19,6 +19,8 @@ from autocross.errors import TableError
 from autocross.producer.bundle import read
 from autocross.producer.model import Model
 
+DEEP = "(deep part)"
+
 
 def load(path: str | Path) -> Scorer:
     """The scorer of a saved model."""
@@ -116,11 +118,14 @@ class Scorer:
         for name, look_up in self.plan:
             for contribution in look_up(get(name)):
                 total += contribution
-        if self.crosses:
+        deep = self.model.deep
+        if self.crosses or deep is not None:
             codes = self.model.producer.encoder.encode_one(row)
             for cross, weight in self.crosses:
                 for code in cross.encode_one([codes[at] for at in cross.fields]):
                     total += weight[code]
+            if deep is not None:
+                total += deep.log_odds_one(codes)
         return total
 
     def score_one(self, row: Mapping[str, Any]) -> float:
@@ -141,12 +146,14 @@ class Scorer:
         return probabilities(self.log_odds(data))
 
     def explain_one(self, row: Mapping[str, Any]) -> Explanation:
-        """The contribution of every field to one row's log-odds."""
+        """The contribution of every field to one row's log-odds, and that of the deep part as a whole."""
         log_odds = self.log_odds_one(row)
-        producer = self.model.producer
+        producer, deep = self.model.producer, self.model.deep
         reasons = []
         for at, (coded, field) in enumerate(zip(producer.codes_one(row), producer.fields, strict=True)):
             codes = coded if isinstance(coded, tuple) else (coded,)
             value = " | ".join(producer.describe(at, code) for code in codes) or "(empty)"
             reasons.append(Reason(field.name, value, sum(float(self.model.weights[at][code]) for code in codes)))
+        if deep is not None:
+            reasons.append(Reason(DEEP, "all fields", deep.log_odds_one(producer.encoder.encode_one(row))))
         return Explanation(probability(log_odds), log_odds, self.model.intercept, tuple(reasons))

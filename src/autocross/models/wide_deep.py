@@ -1,0 +1,324 @@
+"""Wide & Deep: a logistic regression and a network on embeddings of the fields, learning together. The one home of PyTorch.
+
+size   : length of a code's embedding
+single : int32 (n_rows, n_fields)   codes of fields that have one in each row
+bags   : codes and starts           of each field that may have any number of them
+label, weight, log-odds : float32 (n_rows,)
+
+A network is a module from a `Batch` to log-odds. `fit` trains any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.errors import MissingLibraryError
+from autocross.features import FIRST, FieldCodes
+from autocross.models.metrics import log_loss
+
+try:
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
+except ModuleNotFoundError as error:
+    raise MissingLibraryError("WideDeepClassifier needs PyTorch. Install it by: pip install 'autocross[deep]'") from error
+
+RATE = 0.001  # of Adam
+L2 = 0.0001
+MOST_ROWS, FEWEST_ROWS = 4096, 32  # of a batch
+STEPS = 64  # that an epoch of a small table has at least, by smaller batches
+EPOCHS = 50  # at most
+PATIENCE, PATIENT_STEPS = 3, 1500  # epochs, and steps, without a lower loss on the rows left out, before the end
+SPREAD = 0.01  # standard deviation of the first embeddings
+RISE = 0.1  # and of how they rise from bin to bin of a number, from end to end
+ROWS_AT_ONCE = 8192  # while judging
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The codes of some rows. ``bags`` has the codes, and where each row's begin, by field; its column of ``single`` is 0."""
+
+    single: Tensor
+    bags: Mapping[int, tuple[Tensor, Tensor]]
+
+
+class Examples:
+    """Rows to learn from: codes of every field, label and weight, the mean weight being 1."""
+
+    def __init__(self, codes: Sequence[FieldCodes], label: NDArray[Any], weight: NDArray[Any]) -> None:
+        single = np.zeros((len(label), len(codes)), np.int32)
+        for at, one in enumerate(codes):
+            if one.starts is None:
+                single[:, at] = one.codes
+        self.single = torch.from_numpy(single)
+        self.ragged = {at: one for at, one in enumerate(codes) if one.starts is not None}
+        self.label = label.astype(np.float32)
+        self.weight = (weight / weight.mean(dtype=np.float64)).astype(np.float32)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.label)
+
+    def batch(self, rows: Ints, device: torch.device) -> Batch:
+        """The codes of these rows."""
+        bags = {}
+        for at, coded in self.ragged.items():
+            some = coded.take(rows)
+            assert some.starts is not None
+            codes, starts = torch.from_numpy(some.codes.astype(np.int64)), torch.from_numpy(some.starts[:-1])
+            bags[at] = (codes.to(device), starts.to(device))
+        return Batch(self.single[torch.from_numpy(rows)].to(device), bags)
+
+
+# Networks.
+
+
+class Embeddings(nn.Module):
+    """A vector for every code of the first fields of a batch: (n_rows, n_fields, size). Several codes are averaged or added up."""
+
+    shift: Tensor
+
+    def __init__(self, sizes: Sequence[int], size: int, several: str = "mean") -> None:
+        super().__init__()
+        self.sizes, self.several = tuple(sizes), several
+        self.table = nn.Embedding(sum(sizes), size)  # one table for all fields is one look-up
+        nn.init.normal_(self.table.weight, 0.0, SPREAD)
+        self.register_buffer("shift", torch.tensor([0, *np.cumsum(sizes)[:-1].tolist()]))
+
+    def put_in_order(self, field: int) -> None:
+        """Let the codes of bins begin on a line, so that what is learned of a number holds for its neighbours too."""
+        first, n_values = int(self.shift[field]) + FIRST, self.sizes[field] - FIRST
+        if n_values > 1:
+            line = torch.linspace(-1.0, 1.0, n_values)[:, None] * RISE * torch.randn(self.table.embedding_dim)
+            self.table.weight.data[first : first + n_values] += line
+
+    def forward(self, batch: Batch) -> Tensor:
+        found: Tensor = self.table(batch.single[:, : len(self.sizes)] + self.shift)
+        for at, (codes, starts) in batch.bags.items():
+            if at < len(self.sizes):
+                bag = functional.embedding_bag(codes + self.shift[at], self.table.weight, starts, mode=self.several)
+                found = found.index_copy(1, torch.tensor([at], device=found.device), bag[:, None])
+        return found
+
+    def arrays(self) -> list[NDArray[np.float32]]:
+        """The vectors, field by field."""
+        whole = self.table.weight.detach().cpu().numpy()
+        return [part.copy() for part in np.split(whole, np.cumsum(self.sizes)[:-1])]
+
+
+class Wide(nn.Module):
+    """A weight for every code and an intercept: logistic regression."""
+
+    def __init__(self, sizes: Sequence[int], weights: Sequence[Floats] | None = None, intercept: float = 0.0) -> None:
+        super().__init__()
+        self.weights = Embeddings(sizes, 1, "sum")
+        start = np.zeros(sum(sizes)) if weights is None else np.concatenate(weights)
+        self.weights.table.weight.data = torch.tensor(start, dtype=torch.float32)[:, None]
+        self.intercept = nn.Parameter(torch.tensor(float(intercept)))
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.weights(batch).sum((1, 2)) + self.intercept  # type: ignore[no-any-return]
+
+
+class Deep(nn.Module):
+    """Embeddings of fields side by side, hidden layers with max(0, x), one output, which begins at zero.
+
+    ``in_order`` are the fields whose codes are bins of a number.
+    """
+
+    def __init__(self, sizes: Sequence[int], size: int, hidden: Sequence[int], in_order: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(sizes, size)
+        for field in in_order:
+            self.embeddings.put_in_order(field)
+        widths = [len(sizes) * size, *hidden]
+        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.output = nn.Linear(widths[-1], 1)
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.above(self.embeddings(batch))
+
+    def above(self, embedded: Tensor) -> Tensor:
+        """Log-odds of the fields' vectors, for networks that use these otherwise too."""
+        values = embedded.flatten(1)
+        for layer in self.hidden:
+            values = torch.relu(layer(values))
+        return self.output(values)[:, 0]  # type: ignore[no-any-return]
+
+    def arrays(self) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]], list[NDArray[np.float32]]]:
+        """Embeddings, matrices and biases."""
+        layers = [*self.hidden, self.output]
+        matrices = [layer.weight.detach().cpu().numpy().T.copy() for layer in layers]
+        return self.embeddings.arrays(), matrices, [layer.bias.detach().cpu().numpy().copy() for layer in layers]
+
+
+class WideDeep(nn.Module):
+    """The sum of both; the deep part looks at the first fields, those that are no crosses."""
+
+    def __init__(self, wide: Wide, deep: Deep) -> None:
+        super().__init__()
+        self.wide, self.deep = wide, deep
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.wide(batch) + self.deep(batch)  # type: ignore[no-any-return]
+
+
+# Training.
+
+
+class Watch:
+    """What a training tells, and asks, between its steps; this one lets it be."""
+
+    def epoch(self, n: int, loss: float, log_odds: Floats) -> None:
+        """After each epoch: its loss and log-odds on the rows left out."""
+
+    def again(self, n: int, epochs: int) -> None:
+        """After each epoch on all rows; before the first with 0."""
+
+    def enough(self, needed: float = 0.0) -> bool:
+        """Whether to end now, and keep the best epoch. ``needed`` are seconds that work yet to come takes."""
+        return False
+
+
+def fit(
+    make: Callable[[bool], nn.Module],
+    examples: Examples,
+    left_out: NDArray[np.bool_],
+    seed: int,
+    epochs: int = EPOCHS,
+    watch: Watch | None = None,
+) -> tuple[nn.Module, int]:
+    """Find the number of epochs on the rows left out, then train a fresh network on all rows for as many.
+
+    ``make(everyone)`` gives a network as it begins, one that may know all rows or one that must not know those left out. If
+    there is no time for the second training, or it goes astray, the network of the first is returned, as it was after its best
+    epoch. Returns the number of epochs too; 0 says that none lowers the loss.
+    """
+    watch = watch or Watch()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with torch.random.fork_rng(devices=[]):  # the user's random numbers stay as they are
+        torch.manual_seed(seed)
+        first, second = make(False).to(device), make(True).to(device)
+    learn, judge = np.flatnonzero(~left_out), np.flatnonzero(left_out)
+    best, lowest = train_until_best(first, examples, learn, judge, seed, epochs, watch)
+    if best == 0:
+        return second, 0
+    n = 0
+    if not watch.enough():
+        watch.again(0, best)
+        for n, _ in enumerate(trained(second, examples, np.arange(examples.n_rows), seed, best, watch), start=1):
+            watch.again(n, best)
+    # Rows it has learned from cannot fit worse than when they were new, unless the training went astray.
+    good = n == best and judged(second, examples, judge)[0] <= lowest
+    return (second if good else first), best
+
+
+def train_until_best(
+    network: nn.Module, examples: Examples, learn: Ints, judge: Ints, seed: int, epochs: int, watch: Watch
+) -> tuple[int, float]:
+    """Train until the loss on the rows that judge has not fallen for some epochs; the network is then that of the best epoch.
+
+    Returns this epoch and its loss; 0 is the network as it began.
+    """
+    best, lowest, kept = 0, judged(network, examples, judge)[0], deepcopy(network.state_dict())
+    began = perf_counter()
+    for n, _ in enumerate(trained(network, examples, learn, seed, epochs, watch), start=1):
+        loss, log_odds = judged(network, examples, judge)
+        watch.epoch(n, loss, log_odds)
+        if loss < lowest:
+            best, lowest, kept = n, loss, deepcopy(network.state_dict())
+        an_epoch = (perf_counter() - began) / n
+        if n - best >= patience(len(learn)) or watch.enough((max(best, 1) + 1) * an_epoch):
+            break
+    network.load_state_dict(kept)
+    return best, lowest
+
+
+def trained(network: nn.Module, examples: Examples, rows: Ints, seed: int, epochs: int, watch: Watch) -> Iterator[None]:
+    """Train by Adam, one epoch for each item asked for. Ends within an epoch if it must; that epoch is then no item."""
+    device = next(network.parameters()).device
+    optimisers = [kind(some, lr=RATE, weight_decay=L2) for kind, some in by_decay(network) if some]
+    rng = np.random.default_rng(seed)
+    n = batch_rows(len(rows))
+    for _ in range(epochs):
+        shuffled = rng.permutation(rows)
+        for at in range(0, len(rows), n):
+            if watch.enough():
+                return
+            some = shuffled[at : at + n]
+            label, weight = (torch.from_numpy(one[some]).to(device) for one in (examples.label, examples.weight))
+            network.zero_grad()
+            log_odds = network(examples.batch(some, device))
+            functional.binary_cross_entropy_with_logits(log_odds, label, weight).backward()  # type: ignore[no-untyped-call]
+            for one in optimisers:
+                one.step()
+        yield
+
+
+def by_decay(network: nn.Module) -> list[tuple[type[torch.optim.Adam], list[nn.Parameter]]]:
+    """Which weights learn how: L2 is part of the loss for those of a regression, and decoupled for all others.
+
+    Adam scales every weight's gradient to the same length. A value's embedding has none in most batches but that of L2 in the
+    loss, which would then be all there is: embeddings vanish before they have learned anything.
+    """
+    wide = [weight for part in network.modules() if isinstance(part, Wide) for weight in part.parameters()]
+    known = {id(weight) for weight in wide}
+    return [(torch.optim.Adam, wide), (torch.optim.AdamW, [one for one in network.parameters() if id(one) not in known])]
+
+
+def judged(network: nn.Module, examples: Examples, rows: Ints) -> tuple[float, Floats]:
+    """Loss and log-odds of these rows."""
+    device = next(network.parameters()).device
+    parts = np.split(rows, range(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE))
+    with torch.no_grad():
+        found = [network(examples.batch(part, device)).cpu().numpy() for part in parts]
+    log_odds = np.concatenate(found).astype(np.float64)
+    return log_loss(examples.label[rows], log_odds, examples.weight[rows].astype(np.float64)), log_odds
+
+
+def batch_rows(n_rows: int) -> int:
+    """Rows of a batch: the paper's 4,096, fewer where an epoch would have too few steps, by powers of two.
+
+    >>> batch_rows(1_000_000), batch_rows(30_000), batch_rows(100)
+    (4096, 256, 32)
+    """
+    n = MOST_ROWS
+    while n > FEWEST_ROWS and n * STEPS > n_rows:
+        n //= 2
+    return n
+
+
+def patience(n_rows: int) -> int:
+    """Epochs without a lower loss: a small table's have few steps, and a network may need hundreds to get going.
+
+    >>> patience(1_000_000), patience(30_000)
+    (7, 13)
+    """
+    return max(PATIENCE, math.ceil(PATIENT_STEPS / math.ceil(n_rows / batch_rows(n_rows))))
+
+
+@contextmanager
+def threads(n: int | None) -> Iterator[None]:
+    """Within, PyTorch has so many threads; None or -1 leaves it its own number."""
+    before = torch.get_num_threads()
+    if n is not None and n > 0:
+        torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -38,6 +38,7 @@ def test_the_journal_tells_the_story_of_a_fit(people: pl.DataFrame, tmp_path: Pa
         "granularities",
         "evaluation",
         "split",
+        "hash_bits",
         "penalty",
     }
     seconds = [record["seconds"] for record in records]

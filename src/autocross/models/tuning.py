@@ -32,7 +32,7 @@ CYCLES = 2  # how often every field chooses; a third time changed no score beyon
 Report = Callable[[str], None]
 
 
-def penalties(regression: Regression, l2s: Sequence[float] = GRID) -> list[Penalty]:
+def penalties(regression: Regression, l2s: Sequence[float]) -> list[Penalty]:
     """Penalties of the grid for rows of this regression's mean weight."""
     return [Penalty(0.0, l2 * regression.mean_weight) for l2 in l2s]
 

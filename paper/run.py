@@ -86,7 +86,7 @@ def one_row(method: Method, test: pl.DataFrame) -> float:
 
 
 def key(cell: dict[str, Any]) -> tuple[Any, ...]:
-    return (cell["dataset"], cell["method"], cell["seed"], cell.get("rows"))
+    return (cell["dataset"], cell["method"], cell["seed"], cell.get("rows"), cell.get("data"))
 
 
 def known(results: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
@@ -130,7 +130,10 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(run_cell(json.loads(options.cell))))
         return
     options.methods = options.methods or (QUICK_METHODS if options.quick else list(METHODS))
-    results = HERE / ("results-quick.jsonl" if options.quick else "results.jsonl")
+    if options.data and not Path(options.data).is_file():
+        parser.error(f"there is no file {options.data!r}; give the path of a Parquet file")
+    own = f"-{Path(options.data).stem}" if options.data else ""  # a table of one's own does not mix with the paper's
+    results = HERE / f"results{own}{'-quick' if options.quick else ''}.jsonl"
     finished = known(results)
     todo = [cell for cell in cells(options) if key(cell) not in finished]
     print(f"{len(finished)} cells are known, {len(todo)} to run", file=sys.stderr)

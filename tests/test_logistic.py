@@ -113,6 +113,16 @@ def test_equals_scikit_learns_optimum_on_real_rows(penalty: Penalty, benchmark_d
     np.testing.assert_allclose(problem.probability(regression), expected, atol=1e-5)
 
 
+def assert_it_never_rises(regression: Regression) -> None:
+    """The penalised loss of every model, over some sweeps."""
+    before = regression.objective()
+    for _ in range(15):
+        regression.sweep()
+        after = regression.objective()
+        assert (after <= before + 1e-9 * (1 + np.abs(before))).all()
+        before = after
+
+
 @given(
     st.integers(0, 10_000),
     st.sampled_from([Penalty(0, 0.01), Penalty(0, 1), Penalty(0, 100), Penalty(1, 0), Penalty(0.3, 0.1)]),
@@ -125,12 +135,7 @@ def test_the_loss_never_rises(seed: int, penalty: Penalty, ragged: bool, warm: b
     regression = problem.regression(penalty)
     if warm:  # a far start, where Newton's undamped step diverges
         regression.move((1,), np.random.default_rng(seed).normal(0, 5, (8, 1)))
-    before = regression.objective()
-    for _ in range(15):
-        regression.sweep()
-        after = regression.objective()
-        assert (after <= before + 1e-9 * (1 + np.abs(before))).all()
-        before = after
+    assert_it_never_rises(regression)
 
 
 def with_neighbours(regression: Regression, penalty: Penalty) -> Regression:
@@ -149,12 +154,7 @@ def test_the_loss_never_rises_while_neighbours_are_held_together(seed: int, smoo
     if warm:
         start = np.random.default_rng(seed).normal(0, 5, (12, 2))
         regression.move((1,), np.where(regression.terms[(1,)].tied, start[1], start))
-    before = regression.objective()
-    for _ in range(15):
-        regression.sweep()
-        after = regression.objective()
-        assert (after <= before + 1e-9 * (1 + np.abs(before))).all()
-        before = after
+    assert_it_never_rises(regression)
 
 
 def test_neighbours_held_together_end_at_the_optimum_of_a_general_optimiser() -> None:

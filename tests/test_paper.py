@@ -65,7 +65,7 @@ def test_a_run_is_taken_up_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mo
     arguments = ["--data", str(table), "--target", "bought", "--methods", "LR (base)", "--quick"]
     run.main(arguments)
     assert "0 cells are known, 1 to run" in capfd.readouterr().err
-    results = tmp_path / "results-quick.jsonl"
+    results = tmp_path / "results-mine-quick.jsonl"
     (record,) = map(json.loads, results.read_text().splitlines())
     assert 0 < record["auc"] < 1
     assert min(record["seconds"], record["one_us"], record["batch_us"]) > 0
@@ -90,3 +90,9 @@ def test_differences_are_paired_by_seed() -> None:
     assert (difference, n) == (pytest.approx(0.01), 1)
     assert math.isnan(error)
     assert "AC+LR is above EBM on 1 of 1" in report.verdicts(results)
+
+
+def test_a_table_that_is_not_there(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["--data", "nowhere.parquet", "--methods", "LR (base)"])
+    assert "there is no file 'nowhere.parquet'; give the path of a Parquet file" in capsys.readouterr().err

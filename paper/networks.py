@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xdeepfm import XDeepFM
 
 from autocross import AutoCross, WideDeepClassifier, load
+from autocross.encoding.rules import min_count
 from autocross.features import FieldCodes
 from autocross.models.wide_deep import Deep, Examples, fit, judged
 from autocross.table.coerce import typed
@@ -43,7 +44,9 @@ class Network:
         self.base = AutoCross(max_crosses=0, quiet=True).fit(features, train[TARGET])
         fields = self.base.model_.producer.fields
         sizes, in_order = [field.n_codes for field in fields], [at for at, field in enumerate(fields) if field.chain is not None]
-        examples = Examples(self.codes(features), train[TARGET].to_numpy(), np.ones(train.height, np.float32))
+        sharing = [at for at, field in enumerate(fields) if field.shares_rare]
+        weight = np.ones(train.height, np.float32)
+        examples = Examples(self.codes(features), train[TARGET].to_numpy(), weight, sharing, min_count(train.height))
         left_out = np.random.default_rng(0).random(train.height) < LEFT_OUT
         self.network, _ = fit(lambda everyone: self.make(sizes, in_order), examples, left_out, 0)
 

@@ -55,6 +55,10 @@ class Results:
         found = self.values(method, name, what)
         return float(np.mean(list(found.values()))) if found else float("nan")
 
+    def least(self, method: str, name: str, what: str) -> float:
+        """A time, of the seed with the least other work on the machine."""
+        return min(self.values(method, name, what).values(), default=float("nan"))
+
     def difference(self, one: str, other: str, name: str) -> tuple[float, float, int]:
         """Mean of the paired differences of test AUC over the seeds that both have, its standard error, and how many."""
         a, b = self.values(one, name), self.values(other, name)
@@ -113,10 +117,10 @@ def improvement_table(results: Results) -> str:
 def time_table(results: Results) -> str:
     rows = []
     for method in results.methods:
-        rows.append([method, *(number(results.mean(method, name, "seconds"), ".1f") for name in results.names)])
+        rows.append([method, *(number(results.least(method, name, "seconds"), ".1f") for name in results.names)])
     paper = [number(PAPER_HOURS[NAMES.index(name)] * 3600, ".0f") if name in NAMES else "" for name in results.names]
     rows.append(["paper's crossing, 24 cores", *paper])
-    return table(["seconds of a fit", *map(str.capitalize, results.names)], rows)
+    return table(["seconds of a fit, least of the seeds", *map(str.capitalize, results.names)], rows)
 
 
 def latency_table(results: Results) -> str:
@@ -124,12 +128,12 @@ def latency_table(results: Results) -> str:
     for method in results.methods:
         cells = []
         for name in results.names:
-            one, batch = results.mean(method, name, "one_us"), results.mean(method, name, "batch_us")
+            one, batch = results.least(method, name, "one_us"), results.least(method, name, "batch_us")
             paper = PAPER_MS.get(method)
             beside = f" [{1000 * paper[NAMES.index(name)]:.2f}]" if paper and name in NAMES else ""
             cells.append(f"{number(one, '.3g')} / {number(batch, '.3g')}{beside}" if one == one else "")
         rows.append([method, *cells])
-    return table(["microseconds a row: alone / in a batch [paper]", *map(str.capitalize, results.names)], rows)
+    return table(["microseconds a row, least of the seeds: alone / in a batch [paper]", *map(str.capitalize, results.names)], rows)
 
 
 def number(value: float, form: str) -> str:

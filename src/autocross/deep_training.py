@@ -66,13 +66,15 @@ class DeepTraining(Training):
             left_out[order[: max(1, int(LEFT_OUT * n_rows))]] = True
         return left_out
 
+    def min_count(self, rows: Rows) -> int:
+        return self.options.min_count or encoding_rules.min_count(rows.table.n_rows)
+
     def weights_without(
         self, left_out: NDArray[np.bool_], engine: Engine, producer: Producer, rows: Rows, penalties: Any
     ) -> tuple[float, list[Floats]]:
         """The regression of rows that are not left out: a network that begins with it has not seen what judges it."""
         engine.each(refold, np.where(left_out, 0, ALL).astype(np.uint8))
-        min_count = self.options.min_count or encoding_rules.min_count(rows.table.n_rows)
-        regression = Regression(engine, rows.total_weight, 1, min_count=min_count)
+        regression = Regression(engine, rows.total_weight, 1, min_count=self.min_count(rows))
         for term, field in zip(producer.terms, producer.fields, strict=True):
             regression.add(term, field, penalties[term])
         regression.converge(FINAL, FINAL_SWEEPS)
@@ -97,7 +99,9 @@ class DeepTraining(Training):
             deep = wide_deep.Deep(sizes[:n_base], options.embedding, options.hidden, in_order)
             return wide_deep.WideDeep(wide_deep.Wide(sizes, weights, intercept), deep)
 
-        examples = wide_deep.Examples(producer.codes(rows.table), rows.labels.code, rows.weight)
+        sharing = [at for at, field in enumerate(producer.fields) if field.shares_rare]
+        codes, min_count = producer.codes(rows.table), self.min_count(rows)
+        examples = wide_deep.Examples(codes, rows.labels.code, rows.weight, sharing, min_count)
         watch = Told(self, rows, left_out)
         with wide_deep.threads(self.options.n_jobs):
             network, epochs = wide_deep.fit(make, examples, left_out, self.seed, options.epochs, watch)

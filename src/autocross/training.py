@@ -28,8 +28,9 @@ from autocross.models.metrics import measure
 from autocross.options import Options
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule
 from autocross.search import granularity
-from autocross.search.loop import Accepted, Search, State, put
+from autocross.search.loop import NO_MORE, Accepted, Search, State, put
 from autocross.search.stopping import Stopped, Stopping
+from autocross.search.together import broaden
 from autocross.table.coerce import texts, typed
 from autocross.table.columns import Table, TimeColumn
 from autocross.table.inference import infer, known
@@ -155,7 +156,10 @@ class Training:
 
         fields, n_rows = so_far.encoder.fields, rows.table.n_rows
         search = Search(engine, fields, n_rows, self.options, self.reporter, folds.cluster, fresh, self.score)
-        return search.run(regression, keep)
+        best, why = search.run(regression, keep)
+        if why == NO_MORE and (broad := broaden(search, best)):
+            keep(broad)
+        return why
 
     def refit(self, model: Model, rows: Rows) -> Model:
         """New weights on new rows, for the same fields under the same penalties."""

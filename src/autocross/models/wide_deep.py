@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
 from time import perf_counter
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.errors import MissingLibraryError
-from autocross.features import FIRST, FieldCodes
+from autocross.features import FIRST, RARE, FieldCodes
 from autocross.models.metrics import log_loss
 
 try:
@@ -56,9 +56,19 @@ class Batch:
 
 
 class Examples:
-    """Rows to learn from: codes of every field, label and weight, the mean weight being 1."""
+    """Rows to learn from: codes of every field, label and weight, the mean weight being 1.
 
-    def __init__(self, codes: Sequence[FieldCodes], label: NDArray[Any], weight: NDArray[Any]) -> None:
+    In fields of ``sharing`` a code of fewer than ``min_count`` rows counts as rare.
+    """
+
+    def __init__(
+        self,
+        codes: Sequence[FieldCodes],
+        label: NDArray[Any],
+        weight: NDArray[Any],
+        sharing: Sequence[int] = (),
+        min_count: int = 1,
+    ) -> None:
         single = np.zeros((len(label), len(codes)), np.int32)
         for at, one in enumerate(codes):
             if one.starts is None:
@@ -67,10 +77,27 @@ class Examples:
         self.ragged = {at: one for at, one in enumerate(codes) if one.starts is not None}
         self.label = label.astype(np.float32)
         self.weight = (weight / weight.mean(dtype=np.float64)).astype(np.float32)
+        self.sharing, self.min_count = sharing, min_count
 
     @property
     def n_rows(self) -> int:
         return len(self.label)
+
+    def learned_from(self, rows: Ints) -> Examples:
+        """The same, as one sees them who has these rows only: the others then meet rare values as serving will."""
+        seen = copy(self)
+        seen.single, seen.ragged = self.single.clone(), dict(self.ragged)
+        for at in self.sharing:
+            codes = self.ragged[at].codes if at in self.ragged else self.single[:, at].numpy()
+            known = self.ragged[at].take(rows).codes if at in self.ragged else codes[rows]
+            rare = np.bincount(known, minlength=int(codes.max(initial=0)) + 1) < self.min_count
+            rare[:FIRST] = False
+            shared = np.where(rare[codes], RARE, codes)
+            if at in self.ragged:
+                seen.ragged[at] = FieldCodes(shared.astype(codes.dtype), self.ragged[at].starts)
+            else:
+                seen.single[:, at] = torch.from_numpy(shared)
+        return seen
 
     def batch(self, rows: Ints, device: torch.device) -> Batch:
         """The codes of these rows."""
@@ -215,7 +242,7 @@ def fit(
         torch.manual_seed(seed)
         first, second = make(False).to(device), make(True).to(device)
     learn, judge = np.flatnonzero(~left_out), np.flatnonzero(left_out)
-    best, lowest = train_until_best(first, examples, learn, judge, seed, epochs, watch)
+    best, lowest = train_until_best(first, examples.learned_from(learn), learn, judge, seed, epochs, watch)
     if best == 0:
         return second, 0
     n = 0

@@ -165,10 +165,10 @@ class Search:
         self.entered: Regression  # whose odds and folds the blocks hold
         self.keep: Callable[[State], None]
 
-    def run(self, regression: Regression, keep: Callable[[State], None]) -> str:
-        """Add crosses round by round, following the best few sets, until a condition ends it; returns which.
+    def run(self, regression: Regression, keep: Callable[[State], None]) -> tuple[State, str]:
+        """Add crosses round by round, following the best few sets, until a condition ends it; returns the best set and which.
 
-        ``keep`` is given the best set whenever there is a better one; the last is the answer.
+        ``keep`` is given the best set whenever there is a better one, in case the search is not let to its end.
         """
         beam = [State((), regression)]
         self.entered, self.keep = regression, keep
@@ -176,11 +176,11 @@ class Search:
         while (why := self.reason(beam[0])) is None:
             grown = {frozenset(child.features): child for state in beam for child in self.step(state)}
             if not grown:
-                return f"the best cross does not raise the {self.options.metric}" if self.to_the_letter else NO_MORE
+                return beam[0], f"the best cross does not raise the {self.options.metric}" if self.to_the_letter else NO_MORE
             beam = sorted(grown.values(), key=lambda child: (child.loss, child.features))[: self.options.beam_width]
             keep(beam[0])
             self.engine.each(forget, {cross for state in beam for cross in state.features})
-        return why
+        return beam[0], why
 
     def reason(self, state: State) -> str | None:
         """Why the search ends here, if it does."""
@@ -252,6 +252,9 @@ class Search:
     def name(self, cross: Cross) -> str:
         return " x ".join(self.fields[at].name for at in cross)
 
+    def columns(self, cross: Cross) -> frozenset[str]:
+        return frozenset(self.fields[at].column for at in cross)
+
     def accept(self, state: State, ranked: list[halving.Scored], n_candidates: int) -> list[State]:
         """Refit without and with each of the best on fresh folds, and compare row by row.
 
@@ -270,7 +273,7 @@ class Search:
         found: list[State] = []
         in_vain, tried = 0, set()
         for best in ranked:
-            columns = frozenset(self.fields[at].column for at in best.candidate.cross)
+            columns = self.columns(best.candidate.cross)
             if columns in tried or best.candidate.cross in self.in_vain:
                 continue
             tried.add(columns)
@@ -301,8 +304,7 @@ class Search:
         penalty = best.penalty.times(1.0 if self.options.penalty == "shared" else SHRINK)
         regression.add(cross, field, penalty)
         # What the cross changes most are the weights of its own columns.
-        columns = {self.fields[at].column for at in cross}
-        near = [one for one in regression.terms if not columns.isdisjoint(self.fields[at].column for at in one)]
+        near = [one for one in regression.terms if not self.columns(one).isdisjoint(self.columns(cross))]
         regression.converge(ACCURACY, WARM_SWEEPS, near)
         gain, error = self.gain(regression)
         caution = CAUTION if state.accepted else FIRST_CAUTION

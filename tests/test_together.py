@@ -1,0 +1,101 @@
+"""Weak crosses taken together: accepted where they bring a lot, not where one cross is all there is."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from autocross import AutoCrossClassifier, load, training
+from autocross.models.logistic import Regression
+from autocross.search.loop import Search, State
+from autocross.search.together import ORDERS, STRONGEST, broaden, weak_crosses
+
+N = 12_000
+
+
+def crossed(n_columns: int, n_values: int, each: float, seed: int = 0) -> pl.DataFrame:
+    """Every pair of columns has an effect of its own on the label, as strong as said."""
+    rng = np.random.default_rng(seed)
+    columns = rng.integers(0, n_values, (n_columns, 2 * N))
+    odds = sum(rng.normal(0, each, (n_values, n_values))[one, other] for one, other in combinations(columns, 2))
+    label = (rng.random(2 * N) < 1 / (1 + np.exp(-odds))).astype(np.uint8)
+    texts = {f"c{at}": [f"v{code}" for code in column] for at, column in enumerate(columns)}
+    return pl.DataFrame({**texts, "label": label})
+
+
+def fitted(frame: pl.DataFrame, **options: Any) -> tuple[AutoCrossClassifier, float]:
+    """A model of the first half, and its AUC on the second."""
+    model = AutoCrossClassifier(quiet=True, engine="serial", **options).fit(frame[:N], "label")
+    return model, float(roc_auc_score(frame[N:]["label"], model.predict_proba(frame[N:])[:, 1]))
+
+
+def test_many_weak_crosses_come_in_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    frame = crossed(6, 40, 0.35)
+    both, auc = fitted(frame)
+    assert len(both.crosses_) >= 15
+    assert {frozenset(one.columns) for one in both.crosses_} >= {
+        frozenset(pair) for pair in combinations([f"c{at}" for at in range(6)], 2)
+    }
+    monkeypatch.setattr(training, "broaden", lambda search, state: None)
+    one_by_one, without = fitted(frame)
+    assert len(one_by_one.crosses_) < 15
+    assert auc > without + 0.005
+    both.save(tmp_path / "model.acx")
+    scorer = load(tmp_path / "model.acx")
+    assert scorer.score_one(frame.row(N, named=True)) == pytest.approx(both.predict_proba(frame[N : N + 1])[0, 1], abs=1e-12)
+
+
+def test_where_one_cross_is_all_there_is_nothing_joins_it() -> None:
+    rng = np.random.default_rng(1)
+    columns = rng.integers(0, 8, (5, 2 * N))
+    label = (rng.random(2 * N) < np.where((columns[0] + columns[1]) % 2, 0.7, 0.3)).astype(np.uint8)
+    frame = pl.DataFrame({**{f"c{at}": [f"v{code}" for code in one] for at, one in enumerate(columns)}, "label": label})
+    model, _ = fitted(frame)
+    assert [one.columns for one in model.crosses_] == [("c0", "c1")]
+
+
+def seen(frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[list[tuple[int, ...]]]:
+    """What would be tried together."""
+    found: list[list[tuple[int, ...]]] = []
+
+    def watch(search: Search, state: State) -> State | None:
+        found.append(weak_crosses(search, state.regression))
+        return None
+
+    monkeypatch.setattr(training, "broaden", watch)
+    fitted(frame, **options)
+    return found
+
+
+def test_what_is_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = crossed(11, 5, 0.3)
+    (found,) = seen(frame, monkeypatch)
+    columns = {at for cross in found for at in cross}
+    assert len(columns) == STRONGEST
+    assert {len(cross) for cross in found} == set(ORDERS)
+    (found,) = seen(frame, monkeypatch, max_order=2)
+    assert {len(cross) for cross in found} == {2}
+
+
+def test_the_number_of_crosses_asked_for_holds() -> None:
+    model, _ = fitted(crossed(6, 40, 0.35), max_crosses=10)
+    assert len(model.crosses_) <= 10
+
+
+def test_one_penalty_or_one_holdout_leaves_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Regression] = []
+
+    def watch(search: Search, state: State) -> State | None:
+        monkeypatch.setattr(search, "enter", tried.append)
+        return broaden(search, state)
+
+    monkeypatch.setattr(training, "broaden", watch)
+    frame = crossed(4, 10, 0.5)
+    fitted(frame, penalty="shared")
+    fitted(frame, evaluation="holdout")
+    assert not tried

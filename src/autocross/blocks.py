@@ -6,6 +6,7 @@ are spread over blocks. Every block keeps its rows in that order: the first shar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,6 +45,17 @@ class Block:
     def among_first(self, n: int) -> int:
         """How many of the first n rows of the whole shuffle are here; they come first."""
         return max(0, min(self.n_rows, -((self.place - n) // self.n_blocks)))
+
+
+def keep_fields(block: Block, kept: Sequence[int]) -> None:
+    """Only these fields, numbered anew."""
+    fields: dict[Cross, FieldCodes] = {(new,): block.codes[(old,)] for new, old in enumerate(kept)}
+    block.codes = {INTERCEPT: block.codes[INTERCEPT], **fields}
+
+
+def refold(block: Block, fold: NDArray[np.uint8]) -> None:
+    """Other rows judge."""
+    block.fold = fold[block.row]
 
 
 def make_blocks(

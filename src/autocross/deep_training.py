@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.blocks import INTERCEPT
+from autocross.blocks import INTERCEPT, refold
 from autocross.encoding import rules as encoding_rules
 from autocross.engines import Engine
 from autocross.events import PhaseStarted, Reporter, StepDone
@@ -21,7 +21,6 @@ from autocross.models.metrics import measure
 from autocross.options import DeepOptions, Options
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, Producer
-from autocross.search.loop import refold
 from autocross.search.stopping import Stopped, Stopping
 from autocross.training import FINAL, FINAL_SWEEPS, Rows, Training
 

@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross import folds as splits
-from autocross.blocks import INTERCEPT, Cross, make_blocks
+from autocross.blocks import INTERCEPT, Cross, keep_fields, make_blocks, refold
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
@@ -63,7 +63,6 @@ class SoFar:
     """What a fit has found so far; if it must end early, this is what it ends with."""
 
     encoder: Encoder
-    codes: list[FieldCodes]
     regression: Regression | None = None
     accepted: tuple[Accepted, ...] = ()
     score: float | None = None
@@ -112,7 +111,7 @@ class Training:
             StepDone, phase="reading columns", step=2, detail=f"{len(codes)} fields of {len(encoder.columns)} columns"
         )
         folds = self.decide_folds(frame, rows.table)
-        so_far = SoFar(encoder, codes)
+        so_far = SoFar(encoder)
         with make_engine(self.options.engine, self.options.n_jobs) as engine:
             self.place(engine, codes, rows, folds)
             engine.between = self.stopping.check
@@ -133,15 +132,15 @@ class Training:
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
         kept = self.keep_granularities(engine, so_far.encoder, rows, folds)
-        so_far.encoder, so_far.codes = so_far.encoder.keep(kept), [so_far.codes[at] for at in kept]
-        self.place(engine, so_far.codes, rows, folds)
+        engine.each(keep_fields, kept)
+        so_far.encoder = so_far.encoder.keep(kept)
         regression = Regression(engine, rows.total_weight, folds.n_models, min_count=min_count)
         so_far.regression = regression
         self.tune(regression, so_far.encoder)
         so_far.score = score = self.score(regression)
         self.history.append({"seconds": self.reporter.seconds, "crosses": 0, "score": score})
-        if self.look_for_leaks(engine, regression, so_far.codes, rows, folds, score):
-            self.place(engine, so_far.codes, rows, folds)
+        if self.look_for_leaks(engine, regression, rows, folds, score):
+            engine.each(refold, folds.fold)
             regression = again(regression)
         self.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
 
@@ -298,14 +297,12 @@ class Training:
         score, label, weight = regression.judged()
         return measure(self.options.metric, label, score, weight)
 
-    def look_for_leaks(
-        self, engine: Engine, regression: Regression, codes: list[FieldCodes], rows: Rows, folds: Folds, score: float
-    ) -> bool:
+    def look_for_leaks(self, engine: Engine, regression: Regression, rows: Rows, folds: Folds, score: float) -> bool:
         """Compare with random folds where rows are kept apart by time or group: a large gap is a leak. Says if it looked."""
         if folds.kind == "random" or self.options.metric != "auc":
             return False
         random = splits.by_row(rows.table.n_rows, self.seed, folds.n_models == 1, "")
-        self.place(engine, codes, rows, random)
+        engine.each(refold, random.fold)
         gap = self.score(again(regression)) - score
         n_rarer = min(np.bincount(rows.labels.code, minlength=2))
         if gap > max(LEAK, 2 * (score * (1 - score) / n_rarer) ** 0.5):  # two standard errors of the AUC, roughly

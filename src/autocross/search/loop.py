@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.blocks import INTERCEPT, Block, Cross
+from autocross.blocks import INTERCEPT, Block, Cross, refold
 from autocross.crossing import MOST_ENTRIES, CrossCoder, cross_key, most_frequent, pair_up
 from autocross.engines import Engine
 from autocross.events import CandidatesRanked, CrossTried, Reporter
@@ -46,11 +46,6 @@ RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of t
 
 
 # Tasks.
-
-
-def refold(block: Block, fold: NDArray[np.uint8]) -> None:
-    """Other rows judge."""
-    block.fold = fold[block.row]
 
 
 def distinct(block: Block, cross: Cross, sizes: tuple[int, ...]) -> tuple[Ints, NDArray[np.uint32], Ints]:

@@ -163,7 +163,7 @@ def test_keeping_some_fields_keeps_their_codes() -> None:
     frame = pl.DataFrame({"job": ["a", "b"] * 30, "age": np.arange(60) / 7, "when": [date(2024, m, 1) for m in range(1, 13)] * 5})
     schema = infer(frame, {}, {})
     table = typed(frame, schema)
-    encoder = Encoder.fit(schema, table, RULES)
+    encoder = Encoder.fit(schema, table.columns, RULES)
     all_codes = encoder.encode(table)
     kept = [0, 2, len(encoder.fields) - 1]
     narrowed = encoder.keep(kept)

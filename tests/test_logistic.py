@@ -99,7 +99,7 @@ def test_equals_scikit_learns_optimum_on_real_rows(penalty: Penalty, benchmark_d
     frame = frame.select("workclass", "education", "age", "hours_per_week", tags=pl.concat_list("marital_status", "relationship"))
     schema = infer(frame, {}, {})
     table = typed(frame, schema)
-    encoder = Encoder.fit(schema, table, EncodingRules(2, (10,), quantiles=False))
+    encoder = Encoder.fit(schema, table.columns, EncodingRules(2, (10,), quantiles=False))
     problem = Problem.__new__(Problem)
     problem.codes, problem.sizes = encoder.encode(table), [field.n_codes for field in encoder.fields]
     problem.label, problem.weight, problem.width = label, np.ones(len(label), np.float32), 1

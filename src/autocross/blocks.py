@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.features import FieldCodes
+from autocross.features import FieldCodes, joined
 from autocross.folds import mix
 
 Cross = tuple[int, ...]  # sorted fields; one field is order 1, none is the intercept
@@ -58,6 +60,50 @@ def refold(block: Block, fold: NDArray[np.uint8]) -> None:
     block.fold = fold[block.row]
 
 
+class BlockWriter:
+    """Rows -> shuffled blocks, part by part. Given a folder, the codes of single-value fields are kept in files there."""
+
+    def __init__(self, kinds: Sequence[Any], n_rows: int, seed: int, n_blocks: int, folder: Path | None = None) -> None:
+        self.n_rows, self.n_blocks = n_rows, min(n_blocks, max(1, n_rows))
+        self.order = np.argsort(mix(seed, np.arange(n_rows)), kind="stable")
+        self.place = np.empty(n_rows, np.int64)  # of each row in the shuffle
+        self.place[self.order] = np.arange(n_rows)
+        self.ragged: dict[int, list[FieldCodes]] = {}
+        self.codes = [
+            [self.room(kind, len(self.order[part :: self.n_blocks]), folder, f"{at}-{part}") for at, kind in enumerate(kinds)]
+            for part in range(self.n_blocks)
+        ]
+
+    @staticmethod
+    def room(kind: Any, n: int, folder: Path | None, name: str) -> NDArray[Any]:
+        return np.empty(n, kind) if folder is None or n == 0 else np.memmap(folder / name, kind, "w+", shape=(n,))
+
+    def add(self, first_row: int, codes: Sequence[FieldCodes]) -> None:
+        """The codes of rows in sequence."""
+        place = self.place[first_row : first_row + codes[0].n_rows] if codes else self.place[:0]
+        for at, coded in enumerate(codes):
+            if coded.starts is not None:
+                self.ragged.setdefault(at, []).append(coded)
+        for part, arrays in enumerate(self.codes):
+            mine = np.flatnonzero(place % self.n_blocks == part)
+            there = place[mine] // self.n_blocks
+            for at, coded in enumerate(codes):
+                if coded.starts is None:
+                    arrays[at][there] = coded.codes[mine]
+
+    def blocks(self, label: NDArray[np.uint8], weight: NDArray[np.float32], fold: NDArray[np.uint8]) -> list[Block]:
+        """What was written, with the rest of each row."""
+        whole = {at: joined(parts) for at, parts in self.ragged.items()}
+        found = []
+        for part, arrays in enumerate(self.codes):
+            rows = self.order[part :: self.n_blocks]
+            codes: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(rows), np.uint8))}
+            for at, array in enumerate(arrays):
+                codes[(at,)] = whole[at].take(rows) if at in whole else FieldCodes(array)
+            found.append(Block(codes, label[rows], weight[rows], fold[rows], rows, part, self.n_blocks))
+        return found
+
+
 def make_blocks(
     codes: list[FieldCodes],
     label: NDArray[np.uint8],
@@ -66,12 +112,7 @@ def make_blocks(
     seed: int,
     n_blocks: int,
 ) -> list[Block]:
-    """Spread the rows over blocks, shuffled."""
-    order = np.argsort(mix(seed, np.arange(len(label))), kind="stable")
-    blocks = []
-    for part in range(min(n_blocks, max(1, len(label)))):
-        rows = order[part::n_blocks]
-        coded: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(rows), np.uint8))}
-        coded.update({(at,): one.take(rows) for at, one in enumerate(codes)})
-        blocks.append(Block(coded, label[rows], weight[rows], fold[rows], rows, part, n_blocks))
-    return blocks
+    """Spread rows that are all here over blocks, shuffled."""
+    writer = BlockWriter([one.codes.dtype for one in codes], len(label), seed, n_blocks)
+    writer.add(0, codes)
+    return writer.blocks(label, weight, fold)

@@ -166,7 +166,7 @@ def evaluate(
 
     scorer = load(model)
     about = scorer.model.about
-    frame, name, _ = take_target(data, target or about.target, weight, {}, text_columns(scorer.model))
+    frame, name = take_target(data, target or about.target, weight, text_columns(scorer.model))
     label = match_labels(label_values(frame, name), name, about.classes)
     counts = weight_values(frame, weight, len(label)).astype(np.float64)
     log_odds = scorer.log_odds(frame)

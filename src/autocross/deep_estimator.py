@@ -52,6 +52,7 @@ class WideDeepClassifier(AutoCrossClassifier):
         engine: EngineName = "threads",
         n_jobs: int | None = None,
         random_state: int | None = None,
+        memory_limit: float | None = None,
         quiet: bool = False,
         journal: str | None = None,
     ) -> None:
@@ -76,6 +77,7 @@ class WideDeepClassifier(AutoCrossClassifier):
             engine=engine,
             n_jobs=n_jobs,
             random_state=random_state,
+            memory_limit=memory_limit,
             quiet=quiet,
             journal=journal,
         )

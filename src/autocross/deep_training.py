@@ -49,7 +49,7 @@ class DeepTraining(Training):
         found = super().final_weights(engine, producer, rows, penalties, start)
         self.stopping.time_limit = self.options.time_limit
         with suppress(Stopped):
-            left_out = self.left_out(rows.table.n_rows)
+            left_out = self.left_out(rows.n_rows)
             engine.between = self.stopping.check
             without = self.weights_without(left_out, engine, producer, rows, penalties)
             return self.together(producer, rows, left_out, found, without)
@@ -66,7 +66,7 @@ class DeepTraining(Training):
         return left_out
 
     def min_count(self, rows: Rows) -> int:
-        return self.options.min_count or encoding_rules.min_count(rows.table.n_rows)
+        return self.options.min_count or encoding_rules.min_count(rows.n_rows)
 
     def weights_without(
         self, left_out: NDArray[np.bool_], engine: Engine, producer: Producer, rows: Rows, penalties: Any
@@ -99,6 +99,7 @@ class DeepTraining(Training):
             return wide_deep.WideDeep(wide_deep.Wide(sizes, weights, intercept), deep)
 
         sharing = [at for at, field in enumerate(producer.fields) if field.shares_rare]
+        assert rows.table is not None
         codes, min_count = producer.codes(rows.table), self.min_count(rows)
         examples = wide_deep.Examples(codes, rows.labels.code, rows.weight, sharing, min_count)
         watch = Told(self, rows, left_out)

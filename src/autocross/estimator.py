@@ -30,14 +30,17 @@ from autocross.producer import bundle
 from autocross.producer.model import Model
 from autocross.serving.scorer import Explanation, Scorer
 from autocross.table.coerce import typed
+from autocross.table.files import bytes_in_memory, column_names
 from autocross.table.frames import to_polars
 from autocross.table.inference import known
-from autocross.table.labels import Labels, match_labels, read_labels
-from autocross.training import Rows, Training
+from autocross.table.labels import Labels, match_labels
+from autocross.table.source import InFiles, InMemory, Part, Source
+from autocross.training import Rows, Training, memory_limit
 
 Output = Literal["csr", "codes", "frame"]
 
 MOST_WEIGHT = 1e38  # what 32 bits hold
+SHARE = 0.25  # of the memory that may be used, which rows may take as they come; codes are far smaller
 
 
 class _Fitted(BaseEstimator):  # type: ignore[misc]
@@ -66,6 +69,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         engine: EngineName = "threads",
         n_jobs: int | None = None,
         random_state: int | None = None,
+        memory_limit: float | None = None,
         quiet: bool = False,
         journal: str | None = None,
     ) -> None:
@@ -89,6 +93,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         self.engine = engine
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.memory_limit = memory_limit
         self.quiet = quiet
         self.journal = journal
 
@@ -98,13 +103,13 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         with observed(self._options()) as (options, reporter), interruptible() as interrupt:
             training = self._training(options, reporter, interrupt)
-            features, values, weight, target = learnable(X, y, sample_weight, options.types or {})
-            labels = read_labels(values, target, options.positive)
-            model = training.fit(features, labels, weight, target)
-        self.n_features_in_ = features.width
+            source = source_of(X, y, sample_weight, options)
+            model = training.fit(source)
+        names = source.names
+        self.n_features_in_ = len(names)
         self.__dict__.pop("feature_names_in_", None)  # an earlier fit may have had names
         if has_names(X):
-            self.feature_names_in_ = np.array(features.columns, dtype=object)
+            self.feature_names_in_ = np.array(names, dtype=object)
         self._keep(model)
 
     def _training(self, options: Options, reporter: Reporter, interrupt: Interrupt) -> Training:
@@ -274,12 +279,14 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
             "The model has a deep part, whose embeddings and layers refit cannot learn anew. "
             "Fit a WideDeepClassifier to the new rows, or refit the model of an AutoCrossClassifier."
         )
-    features, values, weight, target = learnable(X, y, sample_weight, {}, text_columns(model))
-    label = match_labels(values, target, model.about.classes)
+    frame, target = take_target(X, y, sample_weight, text_columns(model))
+    part = learnable(frame, y, sample_weight)
+    label = match_labels(part.label, target, model.about.classes)
     if label.min() == label.max():
         raise LabelError(f"The target {target!r} holds one class only, so there is nothing to learn. Give rows of both classes.")
-    table = typed(features, model.producer.encoder.schema)
-    return Training(options, reporter, Interrupt()).refit(model, Rows(table, Labels(label, model.about.classes), weight, target))
+    table = typed(part.features, model.producer.encoder.schema)
+    rows = Rows(Labels(label, model.about.classes), part.weight, target, table)
+    return Training(options, reporter, Interrupt()).refit(model, rows)
 
 
 @contextmanager
@@ -305,27 +312,43 @@ def text_columns(model: Model) -> list[str]:
     return [column.name for column in model.producer.encoder.schema if column.stored == "text"]
 
 
-def learnable(
-    X: Any, y: Any, sample_weight: Any, types: Mapping[str, str], as_text: Sequence[str] = ()
-) -> tuple[pl.DataFrame, NDArray[Any], NDArray[np.float32], str]:
-    """Features, labels and weights of the rows that count, and the name of the target."""
-    frame, target, _ = take_target(X, y, sample_weight, types, as_text)
+def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
+    """The rows to learn from: in memory, or, where they would fill too much of it, in files."""
+    types = options.types or {}
+    named = [name for name in (y, sample_weight) if name is not None]
+    if isinstance(X, (str, Path)) and y is not None and all(isinstance(name, str) for name in named):
+        path = Path(X)
+        if bytes_in_memory(path) > SHARE * memory_limit(options.memory_limit):
+            check_columns(column_names(path), y, sample_weight)
+
+            def split(frame: pl.DataFrame, first_row: int) -> Part:
+                return learnable(frame, y, sample_weight, first_row)
+
+            return InFiles(path, declared_text(types), y, frozenset(named), split)
+    frame, target = take_target(X, y, sample_weight, declared_text(types))
+    return InMemory(learnable(frame, y, sample_weight), target)
+
+
+def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int = 0) -> Part:
+    """Features, labels and weights of the rows that count."""
     features = frame.drop({name for name in (y, sample_weight) if isinstance(name, str)})
     values = label_values(frame, y)
-    weight = weight_values(frame, sample_weight, len(values))
+    weight = weight_values(frame, sample_weight, len(values), first_row)
     check_rows(features, len(values))
     counts = weight > 0
     if not counts.all():  # a row that counts nothing must leave no trace, in the vocabulary neither
         features, values, weight = features.filter(counts), values[counts], weight[counts]
-    return features, values, weight, target
+    return Part(features, values, weight)
 
 
-def take_target(
-    X: Any, y: Any, sample_weight: Any, types: Mapping[str, str], as_text: Sequence[str] = ()
-) -> tuple[pl.DataFrame, str, str | None]:
-    """The frame, the name of the target, and the name of the weight column if it is one."""
-    declared_text = [name for name, kind in types.items() if kind.partition(":")[0] in ("categorical", "multivalue")]
-    frame = to_polars(X, [*as_text, *declared_text])
+def declared_text(types: Mapping[str, str]) -> list[str]:
+    """Columns that a CSV reader must leave as text, since the user says so."""
+    return [name for name, kind in types.items() if kind.partition(":")[0] in ("categorical", "multivalue")]
+
+
+def take_target(X: Any, y: Any, sample_weight: Any, as_text: Sequence[str]) -> tuple[pl.DataFrame, str]:
+    """The frame, and the name of the target."""
+    frame = to_polars(X, as_text)
     if frame.width == 0 or frame.height == 0:
         raise TableError(
             f"The table has {frame.height} rows and {frame.width} columns: 0 sample(s) or 0 feature(s) "
@@ -333,11 +356,15 @@ def take_target(
         )
     if y is None:
         raise LabelError("The fit requires y to be passed, but the target y is None. Give the labels, or the name of their column.")
+    check_columns(frame.columns, y, sample_weight)
+    return frame, y if isinstance(y, str) else str(getattr(y, "name", None) or "y")
+
+
+def check_columns(names: Sequence[str], y: Any, sample_weight: Any) -> None:
+    """Columns that are named must be there."""
     for word, name in (("target", y), ("weight", sample_weight)):
-        if isinstance(name, str) and name not in frame.columns:
-            raise LabelError(f"The {word} column {name!r} is not in the table. {known(frame.columns)}")
-    target = y if isinstance(y, str) else str(getattr(y, "name", None) or "y")
-    return frame, target, sample_weight if isinstance(sample_weight, str) else None
+        if isinstance(name, str) and name not in names:
+            raise LabelError(f"The {word} column {name!r} is not in the table. {known(names)}")
 
 
 def label_values(frame: pl.DataFrame, y: Any) -> NDArray[Any]:
@@ -356,7 +383,7 @@ def label_values(frame: pl.DataFrame, y: Any) -> NDArray[Any]:
     return values  # type: ignore[no-any-return]
 
 
-def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int) -> NDArray[np.float32]:
+def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_row: int = 0) -> NDArray[np.float32]:
     """How much each row counts, by default 1."""
     if sample_weight is None:
         return np.ones(n_rows, np.float32)
@@ -367,7 +394,9 @@ def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int) -> NDArr
     bad = ~((weight >= 0) & (weight <= MOST_WEIGHT))
     if bad.any():
         row = int(np.argmax(bad))
-        raise TableError(f"Sample weight {weight[row]} in row {row} is no weight. Give numbers from 0 to {MOST_WEIGHT:g}.")
+        raise TableError(
+            f"Sample weight {weight[row]} in row {first_row + row} is no weight. Give numbers from 0 to {MOST_WEIGHT:g}."
+        )
     if weight.sum() <= 0:
         raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
     return weight.astype(np.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -86,6 +87,15 @@ class FieldCodes:
         # Position of every code in the old array: its row's old start plus its place within the row.
         at = np.repeat(self.starts[:-1][rows] - starts[:-1], sizes) + np.arange(starts[-1])
         return FieldCodes(self.codes[at], starts)
+
+
+def joined(parts: Sequence[FieldCodes]) -> FieldCodes:
+    """The rows of all parts, one after the other."""
+    codes = np.concatenate([part.codes for part in parts])
+    if parts[0].starts is None:
+        return FieldCodes(codes)
+    sizes = np.concatenate([np.diff(part.starts) for part in parts if part.starts is not None])
+    return FieldCodes(codes, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
 
 def narrowest(n_codes: int) -> type[np.unsignedinteger[Any]]:

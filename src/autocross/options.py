@@ -61,6 +61,11 @@ class Options:
     random_state: int | None = option(
         None, "Seed of the shuffle and of the folds; None is 0, so that a fit can be repeated.", at_least=0
     )
+    memory_limit: float | None = option(
+        None,
+        "GiB that a fit may use; by default half of the machine's. Files that would fill a quarter of it are read part by part.",
+        at_least=0.25,
+    )
     quiet: bool = option(False, "Show no progress.")
     journal: str | None = option(None, "File to which every event of the fit is appended, one JSON object a line.")
 
@@ -105,7 +110,7 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
         return
     low, high = entry.metadata["at_least"], entry.metadata["at_most"]
     if low is not None:
-        if not is_whole(value) and not (entry.name == "time_limit" and isinstance(value, float)):
+        if not is_whole(value) and not (float in choices and isinstance(value, float)):
             raise OptionError(f"Option {entry.name}={value!r} is not a whole number.")
         if value < low or (high is not None and value > high):
             bounds = f"at least {low}" if high is None else f"between {low} and {high}"

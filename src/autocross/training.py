@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import astuple, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -12,14 +14,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross import folds as splits
-from autocross.blocks import INTERCEPT, Cross, keep_fields, make_blocks, refold
+from autocross.blocks import INTERCEPT, BlockWriter, Cross, keep_fields, make_blocks, refold
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
 from autocross.engines import Engine, carry_on, make_engine
 from autocross.errors import OptionError, TableError
 from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, SearchStopped, StepDone
-from autocross.features import CAP, FieldCodes, hash_bits
+from autocross.features import CAP, hash_bits, narrowest
 from autocross.folds import Folds
 from autocross.interrupts import Interrupt
 from autocross.models import tuning
@@ -31,27 +33,39 @@ from autocross.search import granularity
 from autocross.search.loop import NO_MORE, Accepted, Search, State, put
 from autocross.search.stopping import Stopped, Stopping
 from autocross.search.together import broaden
-from autocross.table.coerce import texts, typed
+from autocross.table.coerce import texts, typed, typed_column
 from autocross.table.columns import Table, TimeColumn
-from autocross.table.inference import infer, known
-from autocross.table.labels import Labels
+from autocross.table.digest import Digest, Digests
+from autocross.table.inference import infer, infer_all, known
+from autocross.table.labels import Classes, Labels, LabelValues
 from autocross.table.schema import Schema
+from autocross.table.source import Source
 
 FINAL = 1e-6  # a sweep of the final fit that promises less than this a row is the last
 FINAL_SWEEPS = 20
 CERTAIN_SWEEPS = 5  # of the final fit, however little time is left
+READING = "reading columns"
 BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 
 
+def memory_limit(gib: float | None) -> int:
+    """Bytes that a fit may use: what is given, else half of the machine's memory."""
+    return encoding_rules.machine_memory() // 2 if gib is None else int(gib * 2**30)
+
+
 @dataclass(frozen=True)
 class Rows:
-    """What is learned from: the table, its labels, and how much each row counts."""
+    """What is learned from: labels, and how much each row counts; the table itself, where it is in memory."""
 
-    table: Table
     labels: Labels
     weight: NDArray[np.float32]
     target: str
+    table: Table | None
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.weight)
 
     @property
     def total_weight(self) -> float:
@@ -99,21 +113,19 @@ class Training:
 
     # The steps, in order.
 
-    def fit(self, frame: pl.DataFrame, labels: Labels, weight: NDArray[np.float32], target: str) -> Model:
+    def fit(self, source: Source) -> Model:
         """Schema, codes, folds, granularities, penalties, and the final weights."""
-        self.reporter.tell(PhaseStarted, phase="reading columns", steps=2)
-        schema = self.decide_schema(frame.select(sorted(frame.columns)))  # so that the order of columns changes nothing
-        rows = Rows(typed(frame, schema), labels, weight, target)
-        encoding = self.decide_encoding(rows.table.n_rows, schema)
-        encoder = Encoder.fit(schema, rows.table, encoding)
-        codes = encoder.encode(rows.table)
-        self.reporter.tell(
-            StepDone, phase="reading columns", step=2, detail=f"{len(codes)} fields of {len(encoder.columns)} columns"
-        )
-        folds = self.decide_folds(frame, rows.table)
-        so_far = SoFar(encoder)
-        with make_engine(self.options.engine, self.options.n_jobs) as engine:
-            self.place(engine, codes, rows, folds)
+        self.reporter.tell(PhaseStarted, phase=READING, steps=2)
+        digests, classes = self.look(source)
+        n_rows, schema = digests[0].n_rows, self.decide_schema(digests)
+        encoding = self.decide_encoding(n_rows, schema)
+        encoder = self.fit_encoder(schema, digests, encoding)
+        del digests
+        with ExitStack() as open_things:
+            folder = None if source.in_memory else Path(open_things.enter_context(TemporaryDirectory(prefix="autocross-")))
+            engine = open_things.enter_context(make_engine(self.options.engine, self.options.n_jobs))
+            encoder, rows, folds = self.read(source, n_rows, encoder, classes, engine, folder)
+            so_far = SoFar(encoder)
             engine.between = self.stopping.check
             try:
                 why = self.find(engine, so_far, rows, folds, encoding.min_count)
@@ -124,10 +136,61 @@ class Training:
                 {"seconds": one.seconds, "crosses": n, "score": one.score} for n, one in enumerate(so_far.accepted, start=1)
             ]
             producer = Producer(so_far.encoder, tuple(one.coder for one in so_far.accepted))
-            penalties, start = so_far.penalties(producer, rows.total_weight / rows.table.n_rows), so_far.weights(producer)
+            penalties, start = so_far.penalties(producer, rows.total_weight / rows.n_rows), so_far.weights(producer)
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
         crosses = tuple(self.record(so_far.encoder, one) for one in so_far.accepted)
         return self.finish(producer, crosses, intercept, weights, penalties, so_far.score, rows)
+
+    def look(self, source: Source) -> tuple[list[Digest], Classes]:
+        """The first pass: what each column holds, by name, so that the order of columns changes nothing; and the labels."""
+        digests = {name: Digests(name, (self.options.types or {}).get(name)) for name in sorted(source.names)}
+        labels = LabelValues(source.target)
+        for part in source.parts():
+            labels.add(part.label)
+            for name, one in digests.items():
+                one.add(part.features[name])
+            self.report_rows(1, labels.n_rows, "looked at")
+        return [one.whole() for one in digests.values()], labels.classes(self.options.positive)
+
+    def report_rows(self, step: int, n_rows: int, what: str) -> None:
+        self.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {what}")
+
+    def fit_encoder(self, schema: Schema, digests: Sequence[Digest], rules: EncodingRules) -> Encoder:
+        """Codes for what the columns hold."""
+        kind = {column.name: column for column in schema}
+        used = [one for one in digests if kind[one.name].kind != "ignore"]
+        columns = {one.name: typed_column(one.values, kind[one.name], one.first) for one in used}
+        return Encoder.fit(schema, columns, rules, {one.name: one.n for one in used})
+
+    def read(
+        self, source: Source, n_rows: int, encoder: Encoder, classes: Classes, engine: Engine, folder: Path | None
+    ) -> tuple[Encoder, Rows, Folds]:
+        """The second pass: codes into blocks, and what else is known of each row."""
+        for word in ("time", "groups"):
+            name = getattr(self.options, word)
+            if name is not None and name not in source.names:
+                raise OptionError(f"Option {word}={name!r} names no column of the table. {known(source.names)}")
+        named = [name for name in dict.fromkeys((self.options.time, self.options.groups)) if name is not None]
+        kinds = [narrowest(field.n_codes) for field in encoder.fields]
+        writer = BlockWriter(kinds, n_rows, self.seed, self.n_blocks(engine, n_rows), folder)
+        label, weight = np.empty(n_rows, np.uint8), np.empty(n_rows, np.float32)
+        frames, times, table, done = [], [], None, 0
+        for part in source.parts():
+            table = typed(part.features, encoder.schema)
+            codes = encoder.encode(table)
+            encoder = encoder.widened(codes)
+            writer.add(done, codes)
+            here = slice(done, done + table.n_rows)
+            label[here], weight[here] = classes.codes(part.label), part.weight
+            frames.append(part.features.select(named))
+            times.append({name: column for name, column in table.columns.items() if isinstance(column, TimeColumn)})
+            done += table.n_rows
+            self.report_rows(2, done, f"in {len(codes)} fields of {len(encoder.columns)} columns")
+        moments = {name: TimeColumn(np.concatenate([part[name].micros for part in times])) for name in times[0]}
+        folds = self.decide_folds(pl.concat(frames, how="vertical_relaxed"), moments, n_rows)
+        engine.place(writer.blocks(label, weight, folds.fold))
+        rows = Rows(Labels(label, classes.words), weight, source.target, table if source.in_memory else None)
+        return encoder, rows, folds
 
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
@@ -153,7 +216,7 @@ class Training:
         def fresh(round: int) -> Folds:
             return self.redraw(self.seed + 7919 * round)
 
-        fields, n_rows = so_far.encoder.fields, rows.table.n_rows
+        fields, n_rows = so_far.encoder.fields, rows.n_rows
         search = Search(engine, fields, n_rows, self.options, self.reporter, folds.cluster, fresh, self.score)
         best, why = search.run(regression, keep)
         if why == NO_MORE and (broad := broaden(search, best)):
@@ -163,13 +226,15 @@ class Training:
     def refit(self, model: Model, rows: Rows) -> Model:
         """New weights on new rows, for the same fields under the same penalties."""
         producer = model.producer
+        assert rows.table is not None
         codes = producer.encoder.encode(rows.table)
         penalties = {term: Penalty(*three) for term, three in zip(producer.terms, model.penalties, strict=True)}
         start: dict[Cross, NDArray[np.float64]] = dict(zip(producer.terms, model.weights, strict=True))
         start[INTERCEPT] = np.array([model.intercept])
-        everyone = np.full(rows.table.n_rows, splits.ALL, np.uint8)
+        everyone = np.full(rows.n_rows, splits.ALL, np.uint8)
         with make_engine(self.options.engine, self.options.n_jobs) as engine:
-            self.place(engine, codes, rows, Folds(everyone, 1, "none", "refit"))
+            n_blocks = self.n_blocks(engine, rows.n_rows)
+            engine.place(make_blocks(codes, rows.labels.code, rows.weight, everyone, self.seed, n_blocks))
             for cross in producer.crosses:
                 engine.each(put, cross)
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
@@ -182,12 +247,12 @@ class Training:
         columns = tuple(dict.fromkeys(part.column for part in parts))
         return FoundCross(tuple(part.name for part in parts), columns, one.gain, one.error, one.n_collisions)
 
-    def decide_schema(self, frame: pl.DataFrame) -> Schema:
+    def decide_schema(self, digests: Sequence[Digest]) -> Schema:
         """A kind for every column; say which are left out."""
         left_out = dict.fromkeys(self.options.exclude or (), "excluded")
         if self.options.groups is not None:
             left_out.setdefault(self.options.groups, "names the group of a row; new rows come from new groups")
-        schema = infer(frame, self.options.types or {}, left_out)
+        schema = infer_all(digests, self.options.types or {}, left_out)
         for column in schema:
             if column.kind == "ignore" and column.name not in left_out and column.reason != "declared":
                 self.reporter.warn(
@@ -209,7 +274,7 @@ class Training:
         if options.granularities is not None and len(options.granularities):
             granularities, why = tuple(sorted({int(one) for one in options.granularities})), "given"
         else:
-            granularities = encoding_rules.granularities(n_rows, n_numerical, encoding_rules.machine_memory())
+            granularities = encoding_rules.granularities(n_rows, n_numerical, memory_limit(options.memory_limit))
             why = f"rule for {n_rows:,} rows and {n_numerical} numerical columns"
         self.rule("granularities", ", ".join(map(str, granularities)), why)
         bits = hash_bits(n_rows)
@@ -217,24 +282,19 @@ class Training:
         widths, quantiles = options.bins != "quantile", options.bins != "width"
         return EncodingRules(min_count, granularities, widths, quantiles, n_buckets=1 << bits)
 
-    def decide_folds(self, frame: pl.DataFrame, table: Table) -> Folds:
-        """Which rows judge which model."""
+    def decide_folds(self, named: pl.DataFrame, times: dict[str, TimeColumn], n_rows: int) -> Folds:
+        """Which rows judge which model; ``named`` has the columns that options name."""
         options = self.options
-        times = {name: column for name, column in table.columns.items() if isinstance(column, TimeColumn)}
-        for word in ("time", "groups"):
-            name = getattr(options, word)
-            if name is not None and name not in frame.columns:
-                raise OptionError(f"Option {word}={name!r} names no column of the table. {known(frame.columns)}")
         if options.time is not None and options.time not in times:
-            times[options.time] = self.as_time(frame, options.time)
+            times[options.time] = self.as_time(named, options.time)
         if options.split == "time" and not times:
             raise OptionError("Option split='time' needs a time column. Name it by time=, or declare its kind by types=.")
-        groups = None if options.groups is None else texts(frame[options.groups]).index.astype(np.int64)
-        holdout = splits.use_holdout(options.evaluation, table.n_rows)
-        self.redraw = lambda seed: splits.choose(options.split, table.n_rows, seed, holdout, groups, times, options.time)
+        groups = None if options.groups is None else texts(named[options.groups]).index.astype(np.int64)
+        holdout = splits.use_holdout(options.evaluation, n_rows)
+        self.redraw = lambda seed: splits.choose(options.split, n_rows, seed, holdout, groups, times, options.time)
         folds = self.redraw(self.seed)
         judged_by = "holdout of a fifth" if holdout else f"{folds.n_models} folds"
-        self.rule("evaluation", judged_by, "given" if options.evaluation != "auto" else f"rule for {table.n_rows:,} rows")
+        self.rule("evaluation", judged_by, "given" if options.evaluation != "auto" else f"rule for {n_rows:,} rows")
         self.rule("split", folds.kind, folds.why)
         return folds
 
@@ -248,10 +308,9 @@ class Training:
         assert isinstance(column, TimeColumn)
         return column
 
-    def place(self, engine: Engine, codes: list[FieldCodes], rows: Rows, folds: Folds) -> None:
-        """Hand the rows to the engine, a block for each worker where there are rows enough."""
-        n_blocks = min(engine.n_workers, max(1, rows.table.n_rows // BLOCK_ROWS))
-        engine.place(make_blocks(codes, rows.labels.code, rows.weight, folds.fold, self.seed, n_blocks))
+    def n_blocks(self, engine: Engine, n_rows: int) -> int:
+        """A block for each worker where there are rows enough."""
+        return min(engine.n_workers, max(1, n_rows // BLOCK_ROWS))
 
     def keep_granularities(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds) -> list[int]:
         """The fields of numerical columns that tell most, and all other fields."""
@@ -301,7 +360,7 @@ class Training:
         """Compare with random folds where rows are kept apart by time or group: a large gap is a leak. Says if it looked."""
         if folds.kind == "random" or self.options.metric != "auc":
             return False
-        random = splits.by_row(rows.table.n_rows, self.seed, folds.n_models == 1, "")
+        random = splits.by_row(rows.n_rows, self.seed, folds.n_models == 1, "")
         engine.each(refold, random.fold)
         gap = self.score(again(regression)) - score
         n_rarer = min(np.bincount(rows.labels.code, minlength=2))
@@ -349,14 +408,14 @@ class Training:
             rows.labels.classes,
             self.options.metric,
             clean,
-            rows.table.n_rows,
+            rows.n_rows,
             crosses,
             tuple(self.rules),
             tuple(self.history),
         )
         self.reporter.tell(
             FitFinished,
-            n_rows=rows.table.n_rows,
+            n_rows=rows.n_rows,
             n_fields=len(producer.encoder.fields),
             n_crosses=len(crosses),
             metric=self.options.metric,

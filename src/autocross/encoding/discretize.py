@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.rules import EncodingRules, tallied
 from autocross.errors import ColumnError
 from autocross.features import FIRST, MISSING, Field, FieldCodes, in_order, narrowest
 from autocross.table.columns import NumberColumn
@@ -36,10 +36,10 @@ class Bins:
     edges: tuple[Floats, ...]
 
     @classmethod
-    def fit(cls, schema: ColumnSchema, column: NumberColumn, rules: EncodingRules) -> Bins:
-        """Every granularity that tells the values apart in its own way."""
-        finite = column.values[np.isfinite(column.values)]
-        values, counts = np.unique(finite, return_counts=True)
+    def fit(cls, schema: ColumnSchema, column: NumberColumn, rules: EncodingRules, n: Ints | None = None) -> Bins:
+        """Every granularity that tells the values apart in its own way; ``n`` are the rows that each value stands for."""
+        finite = np.isfinite(column.values)
+        values, counts = tallied(column.values[finite], None if n is None else n[finite])
         found: dict[tuple[int, ...], str] = {}
         for granularity in rules.granularities:
             if len(values) <= granularity:

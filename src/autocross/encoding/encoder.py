@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from autocross.encoding.discretize import Bins
 from autocross.encoding.rules import EncodingRules
@@ -31,14 +35,14 @@ class ColumnEncoder(Protocol):
     def keep(self, positions: Sequence[int]) -> ColumnEncoder: ...
 
 
-def fit_column(schema: ColumnSchema, column: Column, rules: EncodingRules) -> ColumnEncoder:
+def fit_column(schema: ColumnSchema, column: Column, rules: EncodingRules, n: NDArray[np.int64] | None) -> ColumnEncoder:
     """The encoder of one column, by its type."""
     if isinstance(column, (TextColumn, ListColumn)):
-        return Vocabulary.fit(schema, column, rules)
+        return Vocabulary.fit(schema, column, rules, n)
     if isinstance(column, NumberColumn):
-        return Bins.fit(schema, column, rules)
+        return Bins.fit(schema, column, rules, n)
     assert isinstance(column, TimeColumn)
-    return Calendar.fit(schema, column, rules.min_count)
+    return Calendar.fit(schema, column, rules.min_count, n)
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,13 @@ class Encoder:
     columns: tuple[ColumnEncoder, ...]
 
     @classmethod
-    def fit(cls, schema: Schema, table: Table, rules: EncodingRules) -> Encoder:
-        """Learn vocabularies, edges and calendars from the training rows."""
+    def fit(
+        cls, schema: Schema, columns: Mapping[str, Column], rules: EncodingRules, n: Mapping[str, NDArray[np.int64]] | None = None
+    ) -> Encoder:
+        """Learn vocabularies, edges and calendars from the training rows, or from distinct values and their numbers of rows."""
         used = [column for column in schema if column.kind != "ignore"]
-        return cls(schema, tuple(fit_column(column, table.columns[column.name], rules) for column in used))
+        found = (fit_column(column, columns[column.name], rules, None if n is None else n[column.name]) for column in used)
+        return cls(schema, tuple(found))
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -66,6 +73,14 @@ class Encoder:
     def encode(self, table: Table) -> list[FieldCodes]:
         """The codes of all rows, field by field."""
         return [codes for column in self.columns for codes in column.encode(table.columns[column.column.name])]
+
+    def widened(self, codes: Sequence[FieldCodes]) -> Encoder:
+        """Wide enough for these rows: a multi-value field knows how many codes a row may have."""
+        columns, at = [], 0
+        for column in self.columns:
+            columns.append(column.widened(codes[at]) if isinstance(column, Vocabulary) else column)
+            at += len(column.fields)
+        return self if all(map(operator.is_, columns, self.columns)) else Encoder(self.schema, tuple(columns))
 
     def encode_one(self, row: Mapping[str, Any]) -> list[Any]:
         """The codes of one row, field by field; a multi-value field has a tuple of them. An absent column is missing."""

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from autocross.features import CAP, FEWEST_BITS
 
@@ -26,7 +30,7 @@ def min_count(n_rows: int) -> int:
 
 
 def granularities(n_rows: int, n_numerical: int, memory: int) -> tuple[int, ...]:
-    """10^p for p up to P. P is 3, less where bins would hold fewer than 5 rows or codes would fill 1/8 of the memory.
+    """10^p for p up to P. P is 3, less where bins would hold fewer than 5 rows or codes would fill 1/4 of the memory given.
 
     >>> granularities(30_000, 6, 8 << 30), granularities(800, 6, 8 << 30)
     ((10, 100, 1000), (10, 100))
@@ -34,7 +38,7 @@ def granularities(n_rows: int, n_numerical: int, memory: int) -> tuple[int, ...]
     kept = []
     for p in (1, 2, 3):
         bytes_needed = n_rows * n_numerical * 2 * p * 2  # two kinds of bins, two bytes a code
-        if p == 1 or (n_rows >= 5 * 10**p and bytes_needed <= memory // 8):
+        if p == 1 or (n_rows >= 5 * 10**p and bytes_needed <= memory // 4):
             kept.append(10**p)
     return tuple(kept)
 
@@ -45,3 +49,11 @@ def machine_memory() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return 8 << 30
+
+
+def tallied(values: NDArray[Any], n: NDArray[np.int64] | None) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Distinct values in order and their rows, each value given standing for ``n`` of them, by default for one."""
+    distinct, place = np.unique(values, return_inverse=True)
+    counts = np.zeros(len(distinct), np.int64)
+    np.add.at(counts, place, 1 if n is None else n)
+    return distinct, counts

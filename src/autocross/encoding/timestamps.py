@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.encoding.rules import tallied
 from autocross.errors import ColumnError
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
 from autocross.table.columns import NO_TIME, TimeColumn
@@ -60,12 +61,13 @@ class Calendar:
     seen: dict[str, tuple[int, ...]]
 
     @classmethod
-    def fit(cls, schema: ColumnSchema, column: TimeColumn, min_count: int) -> Calendar:
-        """Keep the parts that take more than one value."""
-        present = column.micros[column.micros != NO_TIME]
+    def fit(cls, schema: ColumnSchema, column: TimeColumn, min_count: int, n: NDArray[np.int64] | None = None) -> Calendar:
+        """Keep the parts that take more than one value; ``n`` are the rows that each moment stands for."""
+        known = column.micros != NO_TIME
+        present = column.micros[known]
         seen = {}
         for part, values in parts_of_all(present).items():
-            distinct, counts = np.unique(values, return_counts=True)
+            distinct, counts = tallied(values, None if n is None else n[known])
             if len(distinct) > 1:
                 seen[part] = tuple(distinct[counts >= min_count].tolist())
         if not seen:

@@ -7,7 +7,7 @@ than the cap, the frequent ones keep their codes and all others, unseen ones too
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,8 @@ from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowes
 from autocross.table.columns import ListColumn, TextColumn
 from autocross.table.schema import ColumnSchema
 from autocross.table.values import MISSING_TEXTS, is_missing, stored_text, text_of
+
+Ints = NDArray[np.int64]
 
 
 def bucket_of(text: str, n_buckets: int) -> int:
@@ -42,9 +44,11 @@ class Vocabulary:
     width: int = 1
 
     @classmethod
-    def fit(cls, schema: ColumnSchema, column: TextColumn | ListColumn, rules: EncodingRules) -> Vocabulary:
-        """Give codes to the values seen often enough."""
-        counts = np.bincount(column.index + 1, minlength=len(column.values) + 1)[1:]
+    def fit(cls, schema: ColumnSchema, column: TextColumn | ListColumn, rules: EncodingRules, n: Ints | None = None) -> Vocabulary:
+        """Give codes to the values seen often enough; ``n`` says how many rows each entry of the column stands for."""
+        counts = np.zeros(len(column.values) + 1, np.int64)
+        np.add.at(counts, column.index, 1 if n is None else n)
+        counts = counts[:-1]  # the last are missing
         first = np.zeros(len(column.values) + 1, np.int64)
         first[column.index[::-1]] = np.arange(len(column.index))[::-1]  # of several writes the last one stays
         frequent = np.flatnonzero(counts >= rules.min_count)
@@ -52,10 +56,12 @@ class Vocabulary:
         frequent = frequent[np.lexsort([first[frequent], -counts[frequent]])]
         values = tuple(column.values[at] for at in frequent[: rules.cap].tolist())
         vocabulary = cls(schema, values, rules.n_buckets if len(frequent) > rules.cap else 0)
-        starts = vocabulary.encode(column)[0].starts
-        if starts is None:
-            return vocabulary
-        return cls(schema, values, vocabulary.n_buckets, max(1, int(np.diff(starts).max())))
+        return vocabulary if isinstance(column, TextColumn) else vocabulary.widened(vocabulary.encode(column)[0])
+
+    def widened(self, codes: FieldCodes) -> Vocabulary:
+        """Wide enough for these rows."""
+        width = 1 if codes.starts is None else int(np.diff(codes.starts).max(initial=1))
+        return self if width <= self.width else replace(self, width=width)
 
     @cached_property
     def code(self) -> dict[str, int]:

@@ -6,12 +6,16 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from autocross.errors import ColumnError, TableError
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
+from autocross.table.digest import pieces
 from autocross.table.inference import is_plain, known
 from autocross.table.schema import ColumnSchema, Schema, Stored
 from autocross.table.values import ISO_MOMENT, MISSING_TEXTS, stored_text
+
+Rows = NDArray[np.int64]
 
 
 def typed(frame: pl.DataFrame, schema: Schema) -> Table:
@@ -27,26 +31,27 @@ def typed(frame: pl.DataFrame, schema: Schema) -> Table:
     return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
 
 
-def typed_column(series: pl.Series, column: ColumnSchema) -> Column:
-    """One column as its kind."""
+def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None) -> Column:
+    """One column as its kind. ``rows`` are the numbers of its rows where these are not 0, 1, ..."""
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if column.kind == "numerical":
-        return NumberColumn(numbers(series))
+        return NumberColumn(numbers(series, rows))
     if column.kind == "time":
-        return TimeColumn(moments(series))
+        return TimeColumn(moments(series, rows))
     if column.kind == "multivalue":
         return lists(series, column.separator)
     return texts(series, column.stored)
 
 
-def refuse(series: pl.Series, bad: pl.Series, kind: str, way_out: str) -> ColumnError:
+def refuse(series: pl.Series, bad: pl.Series, rows: Rows | None, kind: str, way_out: str) -> ColumnError:
     """The error for the first value that does not fit the column's kind."""
-    row = int(bad.arg_true()[0])
-    return ColumnError(f"Column {series.name!r} is {kind}, but row {row} holds {series[row]!r}. {way_out}")
+    at = int(bad.arg_true()[0])
+    row = at if rows is None else int(rows[at])
+    return ColumnError(f"Column {series.name!r} is {kind}, but row {row} holds {series[at]!r}. {way_out}")
 
 
-def numbers(series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
+def numbers(series: pl.Series, rows: Rows | None = None) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Floats, NaN where missing."""
     if series.dtype == pl.Duration:
         series = series.dt.total_microseconds() / 1e6
@@ -58,6 +63,7 @@ def numbers(series: pl.Series) -> np.ndarray[Any, np.dtype[np.float64]]:
             raise refuse(
                 series,
                 bad,
+                rows,
                 "numerical",
                 f"Declare it categorical, types={{{series.name!r}: 'categorical'}}, or correct the value.",
             )
@@ -76,14 +82,14 @@ def stripped(series: pl.Series) -> pl.Series:
     return text.set(text.is_in(sorted(MISSING_TEXTS)), None)
 
 
-def moments(series: pl.Series) -> np.ndarray[Any, np.dtype[np.int64]]:
+def moments(series: pl.Series, rows: Rows | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Microseconds of the wall clock since 1970, NO_TIME where missing."""
     if series.dtype == pl.String:
         text = stripped(series)
         parsed = parsed_moments(text)
         bad = parsed.is_null() & text.is_not_null()
         if bad.any():
-            raise refuse(series, bad, "time", "Write dates as 2024-12-31 and times as 2024-12-31 23:59:59.")
+            raise refuse(series, bad, rows, "time", "Write dates as 2024-12-31 and times as 2024-12-31 23:59:59.")
         series = parsed
     elif series.dtype == pl.Time:
         series = (series.cast(pl.Int64) // 1000).cast(pl.Datetime("us"))
@@ -120,6 +126,11 @@ def texts(series: pl.Series, stored: Stored = "text") -> TextColumn:
     if not (is_plain(series.dtype) or series.dtype == pl.Binary):
         raise ColumnError(f"Column {series.name!r} is categorical, but the table holds {series.dtype} there. Give one value a row.")
     distinct = series.unique()
+    if series.dtype == pl.String and stored == "text":  # texts as they are: no look at each
+        present = distinct.filter(distinct.is_not_null() & ~distinct.is_in(sorted(MISSING_TEXTS)))
+        numbered = pl.int_range(len(present), dtype=pl.Int32, eager=True)
+        index = series.replace_strict(present, numbered, default=-1, return_dtype=pl.Int32)
+        return TextColumn(present.to_list(), index.to_numpy())
     values: list[str] = []
     place: dict[str, int] = {}
     places = np.empty(len(distinct), np.int32)
@@ -141,8 +152,7 @@ def texts(series: pl.Series, stored: Stored = "text") -> TextColumn:
 def lists(series: pl.Series, separator: str | None) -> ListColumn:
     """Distinct texts and the places of each row's own, every one once; what is missing inside a list is no value."""
     if series.dtype == pl.String and separator is not None:
-        pieces = series.set(series.is_in(sorted(MISSING_TEXTS)), None).str.split(separator)
-        series = pieces.list.eval(pl.element().str.strip_chars())
+        series = pieces(series, separator)
     elif isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
     elif not isinstance(series.dtype, pl.List):

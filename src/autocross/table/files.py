@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import polars as pl
@@ -14,27 +15,98 @@ from autocross.table.values import MISSING_TEXTS
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
+BATCH = 500_000  # rows
+CELL = 24  # bytes that a cell takes in memory, texts and numbers mixed
+CSV_PLAIN, CSV_PACKED = 3, 15  # how much larger a file is in memory
 
 
 def read(path: Path, as_text: Sequence[str] = ()) -> pl.DataFrame:
     """The rows of a CSV file, a Parquet file, or a folder of Parquet files."""
-    name = path.name.lower()
+    with understood(path):
+        if path.is_dir():
+            return read_folder(path)
+        if is_parquet(path):
+            return pl.read_parquet(path, glob=False)
+        return read_csv(path, as_text)
+
+
+@contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """A path that can be read, and readers' complaints in words that help."""
     try:
         if not path.exists():
             raise FileError(f"There is no file {str(path)!r}. Check the path.")
-        if path.is_dir():
-            return read_folder(path)
-        if name.endswith(PARQUET_ENDINGS):
-            return pl.read_parquet(path, glob=False)
-        if name.endswith(CSV_ENDINGS):
-            return read_csv(path, as_text)
+        if not (path.is_dir() or path.name.lower().endswith((*PARQUET_ENDINGS, *CSV_ENDINGS))):
+            raise FileError(
+                f"Cannot tell what {str(path)!r} is. Name it .csv (also .csv.gz, .csv.zst) or .parquet, "
+                "or give a folder of Parquet files."
+            )
+        yield
     except pl.exceptions.NoDataError:
         raise TableError(f"File {str(path)!r} is empty. Give a file with a line of column names and one line a row.") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise FileError(f"Cannot read {str(path)!r}: {explain(error, path)}") from error
-    raise FileError(
-        f"Cannot tell what {str(path)!r} is. Name it .csv (also .csv.gz, .csv.zst) or .parquet, or give a folder of Parquet files."
-    )
+
+
+def is_parquet(path: Path) -> bool:
+    return path.name.lower().endswith(PARQUET_ENDINGS)
+
+
+# Part by part.
+
+
+def bytes_in_memory(path: Path) -> int:
+    """About what the rows would take, read as a whole; 0 where there is nothing to read."""
+    return sum(bytes_of_file(file) for file in files_of(path)) if path.exists() else 0
+
+
+def bytes_of_file(file: Path) -> int:
+    if is_parquet(file):
+        with understood(file):
+            frame = pl.scan_parquet(file, glob=False)
+            return int(frame.select(pl.len()).collect().item()) * len(frame.collect_schema()) * CELL
+    return file.stat().st_size * (CSV_PACKED if file.suffix.lower() in (".gz", ".zst") else CSV_PLAIN)
+
+
+def column_names(path: Path) -> list[str]:
+    """The columns of a file, or of the first file of a folder."""
+    file = files_of(path)[0]
+    with understood(file):
+        return pl.scan_parquet(file, glob=False).collect_schema().names() if is_parquet(file) else header(file, separator_of(file))
+
+
+def batches(path: Path, as_text: Sequence[str] = ()) -> Iterator[pl.DataFrame]:
+    """The rows in frames of limited height, in their order."""
+    first = column_names(path)
+    for file in files_of(path):
+        with understood(file):
+            frame = pl.scan_parquet(file, glob=False) if is_parquet(file) else scan_csv(file, as_text)
+            check_same(file, frame.collect_schema().names(), first)
+            yield from frame.select(first).collect_batches(chunk_size=BATCH, maintain_order=True)
+
+
+def files_of(path: Path) -> list[Path]:
+    """A folder's Parquet files, or the file itself."""
+    return parquet_files(path) if path.is_dir() else [path]
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Those of a folder, in the order of their names; hidden ones are others' notes."""
+    found = sorted(part for part in path.iterdir() if is_parquet(part) and not part.name.startswith((".", "_")))
+    if not found:
+        raise FileError(f"Folder {str(path)!r} holds no .parquet file. Give a folder of Parquet files.")
+    return found
+
+
+def check_same(file: Path, names: Sequence[str], first: Sequence[str]) -> None:
+    """Every file of a folder must have the columns of the first."""
+    odd = sorted(set(names) ^ set(first))
+    if odd:
+        which = "lacks" if odd[0] in first else "alone has"
+        raise TableError(f"File {str(file)!r} {which} column {odd[0]!r}. Give files with the same columns.")
+
+
+# As a whole.
 
 
 def explain(error: BaseException, path: Path) -> str:
@@ -61,51 +133,47 @@ def first_undecodable(path: Path) -> str:
 
 
 def read_folder(path: Path) -> pl.DataFrame:
-    """All Parquet files of a folder, in the order of their names; hidden ones are others' notes."""
-    found = sorted(part for part in path.iterdir() if part.name.lower().endswith(PARQUET_ENDINGS))
-    parts = {part: read(part) for part in found if not part.name.startswith((".", "_"))}
-    if not parts:
-        raise FileError(f"Folder {str(path)!r} holds no .parquet file. Give a folder of Parquet files.")
+    """All Parquet files of a folder."""
+    parts = {part: read(part) for part in parquet_files(path)}
     first = next(iter(parts.values()))
     for part, frame in parts.items():
-        odd = sorted(set(frame.columns) ^ set(first.columns))
-        if odd:
-            which = "lacks" if odd[0] in first.columns else "alone has"
-            raise TableError(f"File {str(part)!r} {which} column {odd[0]!r}. Give files with the same columns.")
+        check_same(part, frame.columns, first.columns)
     return pl.concat([frame.select(first.columns) for frame in parts.values()], how="vertical_relaxed")
 
 
 def read_csv(path: Path, as_text: Sequence[str]) -> pl.DataFrame:
-    """A CSV file; types are inferred from its head and, where that fails, from all of it. Dates stay text.
-
-    One rule for dates holds in files, frames and single rows alike, so the reader shall not have its own.
-    """
-    separator = "\t" if ".tsv" in path.name.lower() else ","
-    names = header(path, separator)
-    if len(names) == 1 and ";" in names[0]:  # as spreadsheets write it where the comma is the decimal point
-        separator = ";"
-        names = header(path, separator)
-    name, n_times = Counter(names).most_common(1)[0]
-    if n_times > 1:
-        raise TableError(f"Column name {name!r} occurs {n_times} times in {str(path)!r}. Rename the columns.")
-    overrides = {name: pl.String for name in as_text if name in names}
-
-    def parse(inferred_from: int | None) -> pl.DataFrame:
-        return pl.read_csv(
-            path,
-            separator=separator,
-            null_values=sorted(MISSING_TEXTS),
-            schema_overrides=overrides,
-            infer_schema_length=inferred_from,
-            glob=False,
-        )
-
+    """A CSV file; types are inferred from its head and, where that fails, from all of it."""
     try:
-        return parse(10_000)
+        return scan_csv(path, as_text).collect()
     except pl.exceptions.ComputeError as error:
         if "utf-8" in str(error).lower():
             raise
-        return parse(None)
+        return scan_csv(path, as_text, None).collect()
+
+
+def scan_csv(path: Path, as_text: Sequence[str], inferred_from: int | None = 10_000) -> pl.LazyFrame:
+    """A CSV file to be read. Dates stay text: one rule for them holds in files, frames and single rows alike."""
+    separator = separator_of(path)
+    names = header(path, separator)
+    name, n_times = Counter(names).most_common(1)[0]
+    if n_times > 1:
+        raise TableError(f"Column name {name!r} occurs {n_times} times in {str(path)!r}. Rename the columns.")
+    return pl.scan_csv(
+        path,
+        separator=separator,
+        null_values=sorted(MISSING_TEXTS),
+        schema_overrides={name: pl.String for name in as_text if name in names},
+        infer_schema_length=inferred_from,
+        glob=False,
+    )
+
+
+def separator_of(path: Path) -> str:
+    """What stands between two cells."""
+    if ".tsv" in path.name.lower():
+        return "\t"
+    names = header(path, ",")
+    return ";" if len(names) == 1 and ";" in names[0] else ","  # as spreadsheets write it where the comma is the decimal point
 
 
 def header(path: Path, separator: str) -> list[str]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from autocross.errors import ColumnError, OptionError
 from autocross.features import Kind
+from autocross.table.digest import Digest, digest
 from autocross.table.schema import ColumnSchema, Schema, Stored, parse_kind
 from autocross.table.values import BOOLEAN_WORDS, ISO_MOMENT, MISSING_TEXTS, MOMENT
 
@@ -27,21 +27,26 @@ ROWS_TO_CALL_IT_AN_ID = 50
 
 
 def infer(frame: pl.DataFrame, types: Mapping[str, str], left_out: Mapping[str, str]) -> Schema:
-    """A kind for every column of the frame. ``left_out`` maps a column to the reason for which it is not a feature."""
+    """A kind for every column of the frame."""
+    return infer_all([digest(frame[name]) for name in frame.columns], types, left_out)
+
+
+def infer_all(columns: Sequence[Digest], types: Mapping[str, str], left_out: Mapping[str, str]) -> Schema:
+    """A kind for every column. ``left_out`` maps a column to the reason for which it is not a feature."""
+    present = [column.name for column in columns]
     for word, names in (("types", types), ("exclude", left_out)):
         for name in names:
-            if name not in frame.columns:
-                raise OptionError(f"Option {word} names column {name!r}, which the table does not have. {known(frame.columns)}")
-    columns = []
-    for name in frame.columns:
-        series = frame[name]
-        if name in left_out:
-            columns.append(ColumnSchema(name, "ignore", stored_as(series), left_out[name]))
-        elif name in types:
-            columns.append(declared(series, types[name]))
+            if name not in present:
+                raise OptionError(f"Option {word} names column {name!r}, which the table does not have. {known(present)}")
+    found = []
+    for column in columns:
+        if column.name in left_out:
+            found.append(ColumnSchema(column.name, "ignore", stored_as(column), left_out[column.name]))
+        elif column.name in types:
+            found.append(declared(column, types[column.name]))
         else:
-            columns.append(inferred(series))
-    return tuple(columns)
+            found.append(inferred(column))
+    return tuple(found)
 
 
 def known(names: Sequence[str]) -> str:
@@ -55,79 +60,59 @@ def is_plain(kind: Any) -> bool:
     return kind.is_numeric() or kind.is_temporal() or kind in (pl.String, pl.Boolean, pl.Categorical, pl.Enum, pl.Null)
 
 
-def stored_as(series: pl.Series) -> Stored:
+def stored_as(column: Digest) -> Stored:
     """How the table holds the column; text that says true and false is boolean."""
-    kind = series.dtype
+    kind = column.dtype
     if isinstance(kind, (pl.List, pl.Array)):
         return "list"
-    if kind == pl.Boolean or is_boolean(series):
+    if kind == pl.Boolean or (kind == pl.String and is_boolean(column.values)):
         return "boolean"
     if kind.is_numeric() or kind == pl.Duration:
         return "number"
     return "time" if kind.is_temporal() else "text"
 
 
-def declared(series: pl.Series, text: str) -> ColumnSchema:
+def declared(column: Digest, text: str) -> ColumnSchema:
     """The kind the user gave, if the column can have it."""
-    kind, separator = parse_kind(series.name, text)
-    stored = stored_as(series)
+    kind, separator = parse_kind(column.name, text)
+    stored = stored_as(column)
     if kind == "multivalue" and stored == "text" and separator is None:
         raise ColumnError(
-            f"Column {series.name!r} holds text, so multivalue needs its separator. Write it behind a colon, as in 'multivalue:|'."
+            f"Column {column.name!r} holds text, so multivalue needs its separator. Write it behind a colon, as in 'multivalue:|'."
         )
     if kind != "multivalue" and stored == "list" and kind != "ignore":
-        raise ColumnError(f"Column {series.name!r} holds lists and cannot be {kind}. Declare it multivalue or ignore.")
-    return ColumnSchema(series.name, kind, stored, "declared", separator)
+        raise ColumnError(f"Column {column.name!r} holds lists and cannot be {kind}. Declare it multivalue or ignore.")
+    return ColumnSchema(column.name, kind, stored, "declared", separator)
 
 
-def inferred(series: pl.Series) -> ColumnSchema:
+def inferred(column: Digest) -> ColumnSchema:
     """The kind by rule."""
-    stored = stored_as(series)
+    stored = stored_as(column)
 
     def decide(kind: Kind, reason: str) -> ColumnSchema:
-        return ColumnSchema(series.name, kind, stored, reason)
+        return ColumnSchema(column.name, kind, stored, reason)
 
-    kind = series.dtype.inner if isinstance(series.dtype, (pl.List, pl.Array)) else series.dtype
+    kind = column.dtype.inner if isinstance(column.dtype, (pl.List, pl.Array)) else column.dtype
     if not is_plain(kind):
-        return decide("ignore", f"values of type {series.dtype} cannot be read")
-    values = present(series)
-    if not len(values):
+        return decide("ignore", f"values of type {column.dtype} cannot be read")
+    if column.n_missing == column.n_rows:
         return decide("ignore", "always missing")
     if stored == "list":
         return decide("multivalue", "holds lists")
-    n_values = values.n_unique()
-    if n_values == 1 and len(values) == len(series):
+    values, n_values = column.present, len(column.present)
+    if n_values == 1 and not column.n_missing:
         return decide("ignore", f"constant, always {values[0]!r}")
-    whole = stored == "number" and is_whole(values)
-    if n_values == len(series) >= ROWS_TO_CALL_IT_AN_ID and (whole or (stored == "text" and not is_iso(values))):
+    whole = stored == "number" and column.whole and bool(values.is_finite().any())
+    iso = column.dtype == pl.String and is_iso(values)
+    if column.all_differ and column.n_rows >= ROWS_TO_CALL_IT_AN_ID and (whole or (stored == "text" and not iso)):
         return decide("ignore", "different in every row, as an id is")
-    if stored == "time" or (stored == "text" and is_iso(values)):
+    if stored == "time" or iso:
         return decide("time", "dates or times")
     if stored in ("text", "boolean"):
         return decide("categorical", "text" if stored == "text" else "boolean")
     if whole and n_values <= FEW_VALUES:
         return decide("categorical", f"whole numbers with {n_values} different values")
     return decide("numerical", f"numbers with {n_values:,} different values")
-
-
-def present(series: pl.Series) -> pl.Series:
-    """The values that are not missing."""
-    if series.dtype == pl.String and series.is_in(sorted(MISSING_TEXTS)).any():
-        series = series.filter(~series.is_in(sorted(MISSING_TEXTS)))
-    elif series.dtype.is_float() and np.isnan(series.to_numpy()).any():
-        series = series.fill_nan(None)
-    return series.drop_nulls() if series.null_count() else series
-
-
-def is_whole(values: pl.Series) -> bool:
-    """Whether every number is a whole one, also where they are stored as floats."""
-    if values.dtype.is_integer():
-        return True
-    if not values.dtype.is_float():
-        return False
-    numbers = values.to_numpy()
-    finite = numbers[np.isfinite(numbers)]
-    return len(finite) > 0 and bool((finite == np.floor(finite)).all())
 
 
 def is_boolean(series: pl.Series) -> bool:

@@ -35,40 +35,78 @@ def label_text(value: Any) -> str | None:
     return None if text is None else BOOLEAN_TEXTS.get(text, text)
 
 
-def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels:
-    """Two values -> 0 and 1; the positive one is the larger, or the one named."""
-    texts = [text_of(plain(value)) for value in values.tolist()] if values.dtype.kind in "OUSMm" else None
-    missing = np.array([text is None for text in texts]) if texts is not None else values != values
-    if missing.any():
-        row = int(np.argmax(missing))
-        raise LabelError(
-            f"The target {name!r} is missing in {int(missing.sum())} rows, first in row {row} (a NaN or an empty cell). "
-            "Leave out rows without a label."
-        )
-    try:
-        distinct = np.unique(values)
-    except TypeError:
-        raise LabelError(f"The target {name!r} mixes types that cannot be ordered. Use one type for both labels.") from None
-    if len(distinct) < 2:
-        held = f"the one class {plain(distinct[0])!r}" if len(distinct) else "no value"
-        raise LabelError(f"The target {name!r} holds {held}, so there is nothing to learn. Give rows of two classes.")
-    if len(distinct) > 2:
-        shown = ", ".join(repr(plain(value)) for value in distinct[:3])
-        raise LabelError(
-            "Only binary classification is supported. The type of the target is multiclass. "
-            f"Target {name!r} holds {len(distinct)} values ({shown}, ...). Make it a yes/no column."
-        )
-    larger = distinct[1]
-    if positive is not None:
-        matching = [value for value in distinct if value == positive or label_text(value) == label_text(positive)]
-        if not matching:
+@dataclass(frozen=True)
+class Classes:
+    """The negative and the positive label, as they came."""
+
+    smaller: Any
+    larger: Any
+
+    @property
+    def words(self) -> tuple[Any, Any]:
+        return plain(self.smaller), plain(self.larger)
+
+    def codes(self, values: NDArray[Any]) -> NDArray[np.uint8]:
+        """1 where the label is the positive one."""
+        return np.asarray(values == self.larger).astype(np.uint8)
+
+
+class LabelValues:
+    """The labels met so far; all rows must have one."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.n_rows = name, 0
+        self.distinct: NDArray[Any] | None = None
+
+    def add(self, values: NDArray[Any]) -> None:
+        """The labels of the next rows."""
+        texts = [text_of(plain(value)) for value in values.tolist()] if values.dtype.kind in "OUSMm" else None
+        missing = np.array([text is None for text in texts]) if texts is not None else values != values
+        if missing.any():
+            row = self.n_rows + int(np.argmax(missing))
             raise LabelError(
-                f"Option positive={positive!r} is no label of {name!r}, "
-                f"which holds {plain(distinct[0])!r} and {plain(distinct[1])!r}."
+                f"The target {self.name!r} is missing in {int(missing.sum())} rows, first in row {row} (a NaN or an empty cell). "
+                "Leave out rows without a label."
             )
-        larger = matching[0]
-    smaller = distinct[0] if larger == distinct[1] else distinct[1]
-    return Labels((values == larger).astype(np.uint8), (plain(smaller), plain(larger)))
+        self.n_rows += len(values)
+        try:
+            found = np.unique(values)
+            self.distinct = found if self.distinct is None else np.unique(np.concatenate([self.distinct, found]))
+        except TypeError:
+            raise LabelError(
+                f"The target {self.name!r} mixes types that cannot be ordered. Use one type for both labels."
+            ) from None
+
+    def classes(self, positive: Any = None) -> Classes:
+        """Two values; the positive one is the larger, or the one named."""
+        name, distinct = self.name, np.zeros(0) if self.distinct is None else self.distinct
+        if len(distinct) < 2:
+            held = f"the one class {plain(distinct[0])!r}" if len(distinct) else "no value"
+            raise LabelError(f"The target {name!r} holds {held}, so there is nothing to learn. Give rows of two classes.")
+        if len(distinct) > 2:
+            shown = ", ".join(repr(plain(value)) for value in distinct[:3])
+            raise LabelError(
+                "Only binary classification is supported. The type of the target is multiclass. "
+                f"Target {name!r} holds {len(distinct)} values ({shown}, ...). Make it a yes/no column."
+            )
+        larger = distinct[1]
+        if positive is not None:
+            matching = [value for value in distinct if value == positive or label_text(value) == label_text(positive)]
+            if not matching:
+                raise LabelError(
+                    f"Option positive={positive!r} is no label of {name!r}, "
+                    f"which holds {plain(distinct[0])!r} and {plain(distinct[1])!r}."
+                )
+            larger = matching[0]
+        return Classes(distinct[0] if larger == distinct[1] else distinct[1], larger)
+
+
+def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels:
+    """Two values -> 0 and 1."""
+    found = LabelValues(name)
+    found.add(values)
+    classes = found.classes(positive)
+    return Labels(classes.codes(values), classes.words)
 
 
 def match_labels(values: NDArray[Any], name: str, classes: tuple[Any, Any]) -> NDArray[np.uint8]:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autocross import AutoCrossClassifier, estimator
-from autocross.errors import LabelError, TableError
+from autocross import AutoCrossClassifier, WideDeepClassifier, estimator
+from autocross.errors import AutoCrossError, LabelError, TableError
 from autocross.table import digest as digests
 from autocross.table import files
 from autocross.table.digest import Digests, digest, merged
@@ -154,6 +154,17 @@ def test_errors_name_the_row_of_the_whole_table(tmp_path: Path) -> None:
     frame.write_parquet(path)
     with pytest.raises(LabelError, match="The target column 'sold' is not in the table"):
         AutoCrossClassifier(quiet=True).fit(path, "sold")
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_part_without_weight_counts_nothing_and_a_network_needs_memory(tmp_path: Path) -> None:
+    frame = people()
+    frame = frame.with_columns(pl.when(pl.int_range(pl.len()) < 1500).then(0.0).otherwise(pl.col("weight")).alias("weight"))
+    frame.write_parquet(tmp_path / "rows.parquet")
+    ours, whole = fit(tmp_path / "rows.parquet", max_crosses=0), fit(frame, max_crosses=0)
+    np.testing.assert_array_equal(ours.decision_function(frame), whole.decision_function(frame))
+    with pytest.raises(AutoCrossError, match="Raise memory_limit"):
+        WideDeepClassifier(quiet=True).fit(tmp_path / "rows.parquet", "bought")
 
 
 # Digests.

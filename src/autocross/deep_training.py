@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from autocross.blocks import INTERCEPT, refold
 from autocross.encoding import rules as encoding_rules
 from autocross.engines import Engine
+from autocross.errors import AutoCrossError
 from autocross.events import PhaseStarted, Reporter, StepDone
 from autocross.folds import ALL, mix
 from autocross.interrupts import Interrupt
@@ -22,6 +23,7 @@ from autocross.options import DeepOptions, Options
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, Producer
 from autocross.search.stopping import Stopped, Stopping
+from autocross.table.source import Source
 from autocross.training import FINAL, FINAL_SWEEPS, Rows, Training
 
 SEARCH_SHARE = 0.5  # of the time limit; the rest is the network's
@@ -41,6 +43,15 @@ class DeepTraining(Training):
         self.deep_score: float | None = None
         if options.time_limit is not None:
             self.stopping.time_limit = SEARCH_SHARE * options.time_limit
+
+    def fit(self, source: Source) -> Model:
+        """As before, for rows that are in memory."""
+        if not source.in_memory:
+            raise AutoCrossError(
+                "The table is larger than a network can be trained on here. "
+                "Raise memory_limit if there is memory enough, or fit an AutoCrossClassifier."
+            )
+        return super().fit(source)
 
     def final_weights(
         self, engine: Engine, producer: Producer, rows: Rows, penalties: Any, start: Any

@@ -329,8 +329,8 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
     return InMemory(learnable(frame, y, sample_weight), target)
 
 
-def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int = 0) -> Part:
-    """Features, labels and weights of the rows that count."""
+def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | None = None) -> Part:
+    """Features, labels and weights of the rows that count. ``first_row`` is given where these are not all rows."""
     features = frame.drop({name for name in (y, sample_weight) if isinstance(name, str)})
     values = label_values(frame, y)
     weight = weight_values(frame, sample_weight, len(values), first_row)
@@ -383,7 +383,7 @@ def label_values(frame: pl.DataFrame, y: Any) -> NDArray[Any]:
     return values  # type: ignore[no-any-return]
 
 
-def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_row: int = 0) -> NDArray[np.float32]:
+def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_row: int | None = None) -> NDArray[np.float32]:
     """How much each row counts, by default 1."""
     if sample_weight is None:
         return np.ones(n_rows, np.float32)
@@ -395,9 +395,9 @@ def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_ro
     if bad.any():
         row = int(np.argmax(bad))
         raise TableError(
-            f"Sample weight {weight[row]} in row {first_row + row} is no weight. Give numbers from 0 to {MOST_WEIGHT:g}."
+            f"Sample weight {weight[row]} in row {(first_row or 0) + row} is no weight. Give numbers from 0 to {MOST_WEIGHT:g}."
         )
-    if weight.sum() <= 0:
+    if first_row is None and weight.sum() <= 0:
         raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
     return weight.astype(np.float32)
 

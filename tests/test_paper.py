@@ -96,3 +96,25 @@ def test_a_table_that_is_not_there(capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(SystemExit):
         run.main(["--data", "nowhere.parquet", "--methods", "LR (base)"])
     assert "there is no file 'nowhere.parquet'; give the path of a Parquet file" in capsys.readouterr().err
+
+
+def test_a_method_that_was_too_slow_once_is_not_tried_on_other_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alike().write_parquet(tmp_path / "mine.parquet")
+    ran: list[int] = []
+
+    def stopped(cell: dict[str, object]) -> dict[str, object]:
+        ran.append(int(str(cell["seed"])))
+        return {**cell, "stopped": run.LIMIT}
+
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    monkeypatch.setattr(run, "in_a_process", stopped)
+    arguments = ["--data", str(tmp_path / "mine.parquet"), "--methods", "LR (base)"]
+    run.main(arguments)
+    run.main(arguments)
+    assert ran == [0]
+
+
+def test_where_the_paper_has_more_is_said() -> None:
+    records = [{"method": "Deep", "dataset": name, "seed": 0, "auc": auc} for name, auc in (("bank", 0.9419), ("adult", 0.9))]
+    (line,) = report.below_paper(report.Results(records))
+    assert line == "- Deep is below the paper's number on Adult 0.9000 [0.9130]."

@@ -167,6 +167,20 @@ def test_a_part_without_weight_counts_nothing_and_a_network_needs_memory(tmp_pat
         WideDeepClassifier(quiet=True).fit(tmp_path / "rows.parquet", "bought")
 
 
+@pytest.mark.usefixtures("in_parts")
+def test_files_must_go_together(tmp_path: Path) -> None:
+    frame = people()
+    frame[:2000].write_parquet(tmp_path / "1.parquet")
+    frame[2000:].with_columns(pl.col("visits").cast(pl.Float64)).write_parquet(tmp_path / "2.parquet")
+    fit(tmp_path, max_crosses=0)
+    frame[2000:].with_columns(pl.col("visits").cast(pl.String)).write_parquet(tmp_path / "2.parquet")
+    with pytest.raises(TableError, match=r"2\.parquet' holds String in column 'visits', the files before it Int64"):
+        fit(tmp_path)
+    frame[2000:].drop("visits").write_parquet(tmp_path / "2.parquet")
+    with pytest.raises(TableError, match=r"2\.parquet' lacks column 'visits'"):
+        fit(tmp_path)
+
+
 # Digests.
 
 

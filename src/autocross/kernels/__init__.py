@@ -1,6 +1,7 @@
 """Numba loops: arrays in, arrays out, nothing allocated, no thread of their own.
 
-``kernel`` is the one way to compile. Kernels release the GIL, so an engine may run them in threads.
+``kernel`` is the one way to compile, ``part`` for what kernels share. Kernels release the GIL, so an engine may run them in
+threads.
 """
 
 from __future__ import annotations
@@ -25,8 +26,17 @@ def seconds_compiling() -> float:
 
 def kernel(function: F) -> F:
     """Compile on first call; keep the machine code on disk where a directory for it can be written."""
+    return _compile(function)
+
+
+def part(function: F) -> F:
+    """Compile into every kernel that calls it: left a call, passing arrays may take longer than the work."""
+    return _compile(function, forceinline=True)
+
+
+def _compile(function: F, forceinline: bool = False) -> F:
     try:
-        compiled = njit(nogil=True, cache=True, error_model="numpy")(function)
+        compiled = njit(nogil=True, cache=True, error_model="numpy", forceinline=forceinline)(function)
     except RuntimeError:  # neither the package's nor the user's cache directory is writable
-        compiled = njit(nogil=True, error_model="numpy")(function)
+        compiled = njit(nogil=True, error_model="numpy", forceinline=forceinline)(function)
     return cast(F, compiled)

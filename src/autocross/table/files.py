@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -77,12 +78,13 @@ def column_names(path: Path) -> list[str]:
 
 def batches(path: Path, as_text: Sequence[str] = ()) -> Iterator[pl.DataFrame]:
     """The rows in frames of limited height, in their order."""
-    first = column_names(path)
+    first: Mapping[str, Any] = {}
     for file in files_of(path):
         with understood(file):
             frame = pl.scan_parquet(file, glob=False) if is_parquet(file) else scan_csv(file, as_text)
-            check_same(file, frame.collect_schema().names(), first)
-            yield from frame.select(first).collect_batches(chunk_size=BATCH, maintain_order=True)
+            first = first or frame.collect_schema()
+            check_same(file, frame.collect_schema(), first)
+            yield from frame.select(list(first)).collect_batches(chunk_size=BATCH, maintain_order=True)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -98,12 +100,18 @@ def parquet_files(path: Path) -> list[Path]:
     return found
 
 
-def check_same(file: Path, names: Sequence[str], first: Sequence[str]) -> None:
-    """Every file of a folder must have the columns of the first."""
-    odd = sorted(set(names) ^ set(first))
+def check_same(file: Path, columns: Mapping[str, Any], first: Mapping[str, Any]) -> None:
+    """Every file of a folder must have the columns of the first, with values that go together."""
+    odd = sorted(set(columns) ^ set(first))
     if odd:
         which = "lacks" if odd[0] in first else "alone has"
         raise TableError(f"File {str(file)!r} {which} column {odd[0]!r}. Give files with the same columns.")
+    for name, kind in columns.items():
+        if kind != first[name] and not (kind.is_numeric() and first[name].is_numeric()) and pl.Null not in (kind, first[name]):
+            raise TableError(
+                f"File {str(file)!r} holds {kind} in column {name!r}, the files before it {first[name]}. "
+                "Give files with the same types."
+            )
 
 
 # As a whole.
@@ -137,7 +145,7 @@ def read_folder(path: Path) -> pl.DataFrame:
     parts = {part: read(part) for part in parquet_files(path)}
     first = next(iter(parts.values()))
     for part, frame in parts.items():
-        check_same(part, frame.columns, first.columns)
+        check_same(part, frame.schema, first.schema)
     return pl.concat([frame.select(first.columns) for frame in parts.values()], how="vertical_relaxed")
 
 

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench-core bench-search bench-race paper paper-quick clean
+.PHONY: help demo test check coverage docs bench-core bench-search bench-race bench-kernels paper paper-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -43,6 +43,9 @@ bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; wri
 bench-race: .venv/ready ## time of a default fit beside CatBoost's; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[bench]"
 	$(BIN)/python benchmarks/race.py
+
+bench-kernels: .venv/ready ## every kernel beside the plain loop in C (needs gcc) and NumPy; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/kernels.py
 
 paper: .venv/ready ## every table and figure of the paper, resumable, hours; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"

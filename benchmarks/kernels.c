@@ -1,0 +1,242 @@
+/* Every kernel as the plain loop a C programmer would write. CODE is the type of the codes; arguments as in autocross.kernels, sizes last. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#define CODES const CODE *restrict codes
+#define RAGGED CODES, const int64_t *restrict starts
+#define ROWS const uint8_t *restrict label, const float *restrict weight, const uint8_t *restrict fold
+#define ODDS const double *restrict odds
+#define SUMS const int64_t *restrict sums
+#define TIED const uint8_t *restrict tied
+
+void count(CODES, const uint8_t *restrict fold, int64_t *restrict counts, int64_t n_rows, int64_t n_models) {
+    for (int64_t row = 0; row < n_rows; row++)
+        for (int64_t k = 0; k < n_models; k++)
+            if (k != fold[row]) counts[codes[row] * n_models + k]++;
+}
+
+void count_ragged(RAGGED, const uint8_t *restrict fold, int64_t *restrict counts, int64_t n_rows, int64_t n_models) {
+    for (int64_t row = 0; row < n_rows; row++)
+        for (int64_t at = starts[row]; at < starts[row + 1]; at++)
+            for (int64_t k = 0; k < n_models; k++)
+                if (k != fold[row]) counts[codes[at] * n_models + k]++;
+}
+
+static inline void add_row(int64_t *restrict sums, const double *restrict odds, double scaled, double y, int64_t fold, int64_t n_models) {
+    for (int64_t k = 0; k < n_models; k++) {
+        if (k == fold) continue;
+        double q = 1.0 / (1.0 + odds[k]), p = odds[k] * q;
+        sums[2 * k] += (int64_t)(scaled * (p - y));
+        sums[2 * k + 1] += (int64_t)(scaled * (p * q));
+    }
+}
+
+void gather(CODES, ROWS, ODDS, double unit, int64_t *restrict sums, int64_t n_rows, int64_t n_models) {
+    for (int64_t row = 0; row < n_rows; row++)
+        add_row(sums + codes[row] * n_models * 2, odds + row * n_models, weight[row] * unit, label[row], fold[row], n_models);
+}
+
+void gather_ragged(RAGGED, ROWS, ODDS, double unit, int64_t *restrict sums, int64_t n_rows, int64_t n_models) {
+    for (int64_t row = 0; row < n_rows; row++)
+        for (int64_t at = starts[row]; at < starts[row + 1]; at++)
+            add_row(sums + codes[at] * n_models * 2, odds + row * n_models, weight[row] * unit, label[row], fold[row], n_models);
+}
+
+static inline void add_and_count_row(
+    int64_t *restrict sums, const double *restrict odds, double scaled, double y, int64_t fold, int64_t n_models
+) {
+    for (int64_t k = 0; k < n_models; k++) {
+        if (k == fold) continue;
+        double q = 1.0 / (1.0 + odds[k]), p = odds[k] * q;
+        sums[3 * k] += (int64_t)(scaled * (p - y));
+        sums[3 * k + 1] += (int64_t)(scaled * (p * q));
+        sums[3 * k + 2]++;
+    }
+}
+
+void gather_counted(CODES, ROWS, ODDS, double unit, int64_t *restrict sums, int64_t n_rows, int64_t n_models) {
+    for (int64_t row = 0; row < n_rows; row++)
+        add_and_count_row(sums + codes[row] * n_models * 3, odds + row * n_models, weight[row] * unit, label[row], fold[row], n_models);
+}
+
+void gather_counted_ragged(RAGGED, ROWS, ODDS, double unit, int64_t *restrict sums, int64_t n_rows, int64_t n_models) {
+    for (int64_t row = 0; row < n_rows; row++)
+        for (int64_t at = starts[row]; at < starts[row + 1]; at++)
+            add_and_count_row(sums + codes[at] * n_models * 3, odds + row * n_models, weight[row] * unit, label[row], fold[row], n_models);
+}
+
+void scale(CODES, const double *restrict factor, double *restrict odds, int64_t n_rows, int64_t n_models) {
+    for (int64_t row = 0; row < n_rows; row++)
+        for (int64_t k = 0; k < n_models; k++) odds[row * n_models + k] *= factor[codes[row] * n_models + k];
+}
+
+void scale_ragged(RAGGED, const double *restrict factor, double *restrict odds, int64_t n_rows, int64_t n_models) {
+    for (int64_t row = 0; row < n_rows; row++)
+        for (int64_t at = starts[row]; at < starts[row + 1]; at++)
+            for (int64_t k = 0; k < n_models; k++) odds[row * n_models + k] *= factor[codes[at] * n_models + k];
+}
+
+static inline double row_loss(double odds, int y) { return log(1.0 + (y ? 1.0 / odds : odds)); }
+
+void try_scales(
+    CODES, ROWS, ODDS, const double *restrict factors, double unit, int64_t *restrict losses,
+    int64_t n_rows, int64_t n_models, int64_t n_tries
+) {
+    for (int64_t row = 0; row < n_rows; row++) {
+        int64_t k = fold[row];
+        if (k >= n_models) continue;
+        const double *factor = factors + (codes[row] * n_models + k) * n_tries;
+        double scaled = weight[row] * unit, o = odds[row * n_models + k];
+        for (int64_t t = 0; t < n_tries; t++) losses[t] += (int64_t)(scaled * row_loss(o * factor[t], label[row]));
+    }
+}
+
+void try_scales_ragged(
+    RAGGED, ROWS, ODDS, const double *restrict factors, double unit, int64_t *restrict losses,
+    int64_t n_rows, int64_t n_models, int64_t n_tries
+) {
+    for (int64_t row = 0; row < n_rows; row++) {
+        int64_t k = fold[row];
+        if (k >= n_models) continue;
+        double scaled = weight[row] * unit;
+        for (int64_t t = 0; t < n_tries; t++) {
+            double o = odds[row * n_models + k];
+            for (int64_t at = starts[row]; at < starts[row + 1]; at++) o *= factors[(codes[at] * n_models + k) * n_tries + t];
+            losses[t] += (int64_t)(scaled * row_loss(o, label[row]));
+        }
+    }
+}
+
+void total_loss(ROWS, ODDS, double unit, int64_t *restrict losses, int64_t n_rows, int64_t n_models) {
+    for (int64_t row = 0; row < n_rows; row++)
+        for (int64_t k = 0; k < n_models; k++)
+            losses[2 * k + (k == fold[row])] += (int64_t)(weight[row] * unit * row_loss(odds[row * n_models + k], label[row]));
+}
+
+void tie(int64_t *restrict sums, TIED, int64_t n_codes, int64_t n_models, int64_t n_parts) {
+    for (int64_t code = 2; code < n_codes; code++)
+        for (int64_t k = 0; k < n_models; k++)
+            if (tied[code * n_models + k])
+                for (int part = 0; part < 2; part++) sums[(n_models + k) * n_parts + part] += sums[(code * n_models + k) * n_parts + part];
+}
+
+void first_steps(
+    SUMS, double unit, TIED, const double *restrict penalties, int64_t width, double *restrict factors,
+    int64_t n_codes, int64_t n_models, int64_t n_parts, int64_t n_tries
+) {
+    for (int64_t code = 0; code < n_codes; code++)
+        for (int64_t k = 0; k < n_models; k++) {
+            int64_t at = code * n_models + k;
+            if (tied[at]) {
+                for (int64_t t = 0; t < n_tries; t++) factors[at * n_tries + t] = factors[(n_models + k) * n_tries + t];
+                continue;
+            }
+            double g = sums[at * n_parts] / unit, h = sums[at * n_parts + 1] / unit;
+            for (int64_t t = 0; t < n_tries; t++) {
+                double pull = fabs(g) - penalties[2 * t], factor = 1.0;
+                if (pull > 0.0) {
+                    double ratio = 1.0 + pull / (h + penalties[2 * t + 1] / width);
+                    factor = g < 0.0 ? ratio : 1.0 / ratio;
+                    if (width != 1) factor = pow(factor, 1.0 / width);
+                }
+                factors[at * n_tries + t] = factor;
+            }
+        }
+}
+
+static inline double best_move(double g, double h, double l1, double w) {
+    if (h <= 0.0) return 0.0;
+    double up = g + l1, u = copysign(log1p(fabs(up) / h), -up);
+    if (w + u > 0.0) return u;
+    double down = g - l1;
+    u = copysign(log1p(fabs(down) / h), -down);
+    if (w + u < 0.0 || l1 == 0.0) return u;
+    return -w;
+}
+
+static inline double within_reach(double w) { return w < -50.0 ? -50.0 : w > 50.0 ? 50.0 : w; }
+
+double step(
+    SUMS, double unit, const double *restrict weight, TIED, double l1, double l2, int64_t width, double *restrict delta,
+    int64_t n_codes, int64_t n_models
+) {
+    int64_t promised = 0;
+    for (int64_t code = 0; code < n_codes; code++)
+        for (int64_t k = 0; k < n_models; k++) {
+            int64_t at = code * n_models + k;
+            if (tied[at]) {
+                delta[at] = delta[n_models + k];
+                continue;
+            }
+            double w = weight[at], g = sums[2 * at] / unit + l2 * w;
+            double move = best_move(g, sums[2 * at + 1] / unit + l2 / width, l1, width * w) / width;
+            move = within_reach(w + move) - w;
+            delta[at] = move;
+            promised += (int64_t)(fabs(g * move) * (unit / 1024));
+        }
+    return promised / (unit / 1024);
+}
+
+static double solve_chain(int64_t m, const double *restrict slope, double *restrict bend, const double *restrict hold, double *restrict move) {
+    move[0] = -slope[0];
+    for (int64_t i = 1; i < m; i++) {
+        double ratio = hold[i] / bend[i - 1];
+        bend[i] -= hold[i] * ratio;
+        move[i] = -slope[i] + ratio * move[i - 1];
+    }
+    double largest = fabs(move[m - 1] /= bend[m - 1]);
+    for (int64_t i = m - 2; i >= 0; i--) {
+        move[i] = (move[i] + hold[i + 1] * move[i + 1]) / bend[i];
+        largest = fmax(largest, fabs(move[i]));
+    }
+    return largest;
+}
+
+double chained_step(
+    SUMS, double unit, const double *restrict weight, TIED, const int64_t *restrict order, const double *restrict gap,
+    double l2, double smooth, double *restrict delta, int64_t n, int64_t n_models
+) {
+    int64_t *code = malloc(n * sizeof *code), promised = 0;
+    double *hold = malloc(4 * n * sizeof *hold), *slope = hold + n, *bend = slope + n, *move = bend + n;
+    for (int64_t k = 0; k < n_models; k++) {
+        for (int64_t at = 0; at < n;) {
+            int64_t m = 0;
+            double distance = 0.0;
+            do {
+                distance += gap[at];
+                if (!tied[order[at] * n_models + k]) {
+                    code[m] = order[at] * n_models + k;
+                    hold[m] = m > 0 ? smooth / distance : 0.0;
+                    m++;
+                    distance = 0.0;
+                }
+            } while (++at < n && gap[at] > 0.0);
+            if (m == 0) continue;
+            for (int64_t i = 0; i < m; i++) {
+                double w = weight[code[i]];
+                slope[i] = sums[2 * code[i]] / unit + l2 * w;
+                bend[i] = sums[2 * code[i] + 1] / unit + l2;
+                if (i == 0) continue;
+                double pull = hold[i] * (w - weight[code[i - 1]]);
+                slope[i] += pull;
+                slope[i - 1] -= pull;
+                bend[i] += hold[i];
+                bend[i - 1] += hold[i];
+            }
+            double largest = solve_chain(m, slope, bend, hold, move);
+            double shorter = largest > 0.0 ? log1p(largest) / largest : 0.0;
+            for (int64_t i = 0; i < m; i++) {
+                double w = weight[code[i]], change = within_reach(w + move[i] * shorter) - w;
+                delta[code[i]] = change;
+                promised -= (int64_t)(slope[i] * change * (unit / 1024));
+            }
+        }
+        for (int64_t at = 0; at < n; at++)
+            if (tied[order[at] * n_models + k]) delta[order[at] * n_models + k] = delta[n_models + k];
+    }
+    free(code);
+    free(hold);
+    return promised / (unit / 1024);
+}

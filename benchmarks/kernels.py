@@ -1,0 +1,421 @@
+"""Every kernel beside the plain loop in C (kernels.c, compiled here) and the way of NumPy or SciPy: the same arrays, the same run.
+
+make bench-kernels
+.venv/bin/python benchmarks/kernels.py --dry             print, write nothing
+.venv/bin/python benchmarks/kernels.py --dry gather tie  only these kernels
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import pkgutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from numpy.typing import NDArray
+from scipy.linalg import solve_banded
+from scipy.sparse import csr_array
+from sections import machine, table, write_section
+
+from autocross import kernels
+from autocross.folds import ALL
+from autocross.kernels.logistic import FARTHEST
+
+FLAGS = ["-O3", "-march=native", "-shared", "-fPIC"]
+C_TYPES = {np.dtype(np.uint8): "uint8_t", np.dtype(np.uint32): "uint32_t"}
+SIZES = (1_000_000, 1), (200_000, 5)  # rows and models
+CODE_SIZES = (1_000_000, 1), (20_000, 5)
+FEW, MANY = 100, 1_000_000  # codes: sums that fit the cache, and sums that do not
+UNIT = 2.0**40
+L1, L2, SMOOTH = 0.5, 3.0, 30.0
+PENALTIES = np.array([(0.0, 3.0), (0.0, 30.0), (0.0, 300.0)])
+AT_LEAST, AT_MOST, SECONDS = 9, 60, 0.5  # repeats of a case, and how long they may take
+AIM, AIM_OF_TWO = 0.8, 1.7
+TOLERANCE = 1e-9  # of the largest value, where sums are taken in another order or products fused
+
+Array = NDArray[Any]
+
+
+def all_kernels() -> dict[str, Any]:
+    """Every kernel of autocross.kernels. Parts are compiled into kernels, and compared within them."""
+    modules = [importlib.import_module(f"{kernels.__name__}.{found.name}") for found in pkgutil.iter_modules(kernels.__path__)]
+    named = {name: value for module in modules for name, value in vars(module).items() if isinstance(value, Dispatcher)}
+    return {name: value for name, value in named.items() if not value.targetoptions.get("forceinline")}
+
+
+# What the kernels work on.
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as blocks have them; ``starts`` where a row has none to four codes."""
+
+    n_codes: int
+    codes: Array
+    starts: Array | None
+    label: Array
+    weight: Array
+    fold: Array
+    odds: Array
+
+    @property
+    def n_models(self) -> int:
+        return int(self.odds.shape[1])
+
+    @cached_property
+    def matrix(self) -> csr_array:
+        """The codes as SciPy keeps them: a row each, a column a code."""
+        return csr_array((np.ones(len(self.codes)), self.codes, self.starts), (len(self.label), self.n_codes))
+
+    def between(self, first: int, last: int) -> Rows:
+        """Some of the rows, in memory of their own as a block's are."""
+        own = {name: getattr(self, name)[first:last].copy() for name in ("label", "weight", "fold", "odds")}
+        if self.starts is None:
+            return replace(self, codes=self.codes[first:last].copy(), **own)
+        codes = self.codes[self.starts[first] : self.starts[last]].copy()
+        return replace(self, codes=codes, starts=self.starts[first : last + 1] - self.starts[first], **own)
+
+
+def make_rows(n_rows: int, n_models: int, n_codes: int, ragged: bool) -> Rows:
+    """Rows at random: a fifth left out of each model."""
+    rng = np.random.default_rng(0)
+    starts = np.concatenate([[0], np.cumsum(rng.integers(0, 5, n_rows))]) if ragged else None
+    fold = rng.integers(0, 5, n_rows).astype(np.uint8)
+    return Rows(
+        n_codes=n_codes,
+        codes=rng.integers(0, n_codes, n_rows if starts is None else starts[-1]).astype(np.uint8 if n_codes <= 256 else np.uint32),
+        starts=starts,
+        label=(rng.random(n_rows) < 0.3).astype(np.uint8),
+        weight=rng.uniform(0.5, 1.5, n_rows).astype(np.float32),
+        fold=np.where(fold < n_models, fold, ALL).astype(np.uint8),
+        odds=np.exp(rng.normal(-1, 1, (n_rows, n_models))),
+    )
+
+
+@dataclass(frozen=True)
+class Codes:
+    """Sums of a field and what a step needs beside them; a fifth of the codes is tied, chains are 20 codes long."""
+
+    sums: Array
+    weight: Array
+    tied: Array
+    order: Array
+    gap: Array
+
+
+def make_codes(n_codes: int, n_models: int, n_parts: int) -> Codes:
+    """Codes at random."""
+    rng = np.random.default_rng(0)
+    g, h = rng.normal(0, 30, (n_codes, n_models, 1)), rng.uniform(1, 100, (n_codes, n_models, n_parts - 1))
+    tied = rng.random((n_codes, n_models)) < 0.2
+    tied[:2] = False
+    gap = np.where(np.arange(n_codes) % 20 == 0, 0.0, rng.integers(1, 3, n_codes))
+    sums = (np.concatenate([g, h], axis=2) * UNIT).astype(np.int64)
+    return Codes(sums, rng.normal(0, 1, (n_codes, n_models)), tied, rng.permutation(n_codes), gap)
+
+
+# The way of NumPy and SciPy.
+
+
+def sum_by_code(rows: Rows, values: Array) -> Array:
+    """Values (n_rows, n) summed by code, in floats."""
+    if rows.starts is None:
+        return np.stack([np.bincount(rows.codes, column, rows.n_codes) for column in values.T], axis=1)
+    return np.asarray(rows.matrix.T @ values)
+
+
+def numpy_count(rows: Rows, counts: Array) -> None:
+    counts += sum_by_code(rows, rows.fold[:, None] != np.arange(rows.n_models)).astype(np.int64)
+
+
+def numpy_gather(rows: Rows, sums: Array) -> None:
+    q = 1.0 / (1.0 + rows.odds)
+    p = rows.odds * q
+    learns = rows.fold[:, None] != np.arange(rows.n_models)
+    scaled = rows.weight[:, None] * UNIT * learns
+    parts = [scaled * (p - rows.label[:, None]), scaled * (p * q), learns]
+    for part, values in enumerate(parts[: sums.shape[2]]):
+        sums[:, :, part] += sum_by_code(rows, values).astype(np.int64)
+
+
+def numpy_scale(rows: Rows, factor: Array, odds: Array) -> None:
+    odds *= factor[rows.codes] if rows.starts is None else np.exp(rows.matrix @ np.log(factor))
+
+
+def numpy_try_scales(rows: Rows, factors: Array, losses: Array) -> None:
+    for k in range(rows.n_models):
+        at = np.flatnonzero(rows.fold == k)
+        factor = factors[rows.codes[at], k] if rows.starts is None else np.exp(rows.matrix[at] @ np.log(factors[:, k]))
+        odds = rows.odds[at, k, None] * factor
+        loss = np.log(1.0 + np.where(rows.label[at, None] == 1, 1.0 / odds, odds))
+        losses += (rows.weight[at, None] * UNIT * loss).astype(np.int64).sum(axis=0)
+
+
+def numpy_total_loss(rows: Rows, losses: Array) -> None:
+    loss = np.log(1.0 + np.where(rows.label[:, None] == 1, 1.0 / rows.odds, rows.odds))
+    loss = (rows.weight[:, None] * UNIT * loss).astype(np.int64)
+    judges = rows.fold[:, None] == np.arange(rows.n_models)
+    losses[:, 0] += np.where(judges, 0, loss).sum(axis=0)
+    losses[:, 1] += np.where(judges, loss, 0).sum(axis=0)
+
+
+def numpy_tie(sums: Array, tied: Array) -> None:
+    sums[1, :, :2] += np.where(tied[:, :, None], sums[:, :, :2], 0).sum(axis=0)
+
+
+def numpy_first_steps(sums: Array, unit: float, tied: Array, penalties: Array, width: int, factors: Array) -> None:
+    g, h = sums[:, :, :1] / unit, sums[:, :, 1:2] / unit
+    ratio = 1.0 + np.maximum(np.abs(g) - penalties[:, 0], 0.0) / (h + penalties[:, 1] / width)
+    factors[:] = np.where(g < 0.0, ratio, 1.0 / ratio) ** (1.0 / width)
+    factors[:] = np.where(tied[:, :, None], factors[1], factors)
+
+
+def numpy_step(sums: Array, unit: float, weight: Array, tied: Array, l1: float, l2: float, width: int, delta: Array) -> float:
+    g, h = sums[:, :, 0] / unit + l2 * weight, sums[:, :, 1] / unit + l2 / width
+    up, down = (np.copysign(np.log1p(np.abs(side) / h), -side) for side in (g + l1, g - l1))
+    move = np.where(width * weight + up > 0.0, up, np.where(width * weight + down < 0.0, down, -width * weight)) / width
+    delta[:] = np.clip(weight + move, -FARTHEST, FARTHEST) - weight
+    promised = np.abs(g * delta)[~tied].sum()
+    delta[:] = np.where(tied, delta[1], delta)
+    return float(promised)
+
+
+def numpy_chained_step(
+    sums: Array, unit: float, weight: Array, tied: Array, order: Array, gap: Array, l2: float, smooth: float, delta: Array
+) -> float:
+    place, link, promised = np.cumsum(gap), np.cumsum(gap == 0), 0.0
+    for k in range(weight.shape[1]):
+        at = np.flatnonzero(~tied[order, k])
+        code = order[at]
+        w = weight[code, k]
+        linked = link[at[1:]] == link[at[:-1]]
+        hold = np.where(linked, smooth / np.where(linked, np.diff(place[at]), 1.0), 0.0)
+        pull = hold * np.diff(w)
+        slope = sums[code, k, 0] / unit + l2 * w + np.append(0.0, pull) - np.append(pull, 0.0)
+        bend = sums[code, k, 1] / unit + l2 + np.append(0.0, hold) + np.append(hold, 0.0)
+        move = solve_banded((1, 1), np.stack([np.append(0.0, -hold), bend, np.append(-hold, 0.0)]), -slope)
+        first = np.flatnonzero(np.append(True, ~linked))
+        largest = np.maximum.reduceat(np.abs(move), first)
+        move *= np.repeat(np.log1p(largest) / largest, np.diff(np.append(first, len(move))))
+        change = np.clip(w + move, -FARTHEST, FARTHEST) - w
+        delta[code, k] = change
+        promised -= float(slope @ change)
+    delta[:] = np.where(tied, delta[1], delta)
+    return promised
+
+
+# One case: a kernel, its arguments, and the two others.
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel on some rows or codes. C wants the ``sizes`` too; ``numpy`` does the same to the same arguments."""
+
+    kernel: str
+    args: tuple[Any, ...]
+    sizes: tuple[int, ...]
+    numpy: Callable[[], float | None]
+
+    @property
+    def out(self) -> Array:
+        """The argument that is written to."""
+        return np.asarray(self.args[0 if self.kernel == "tie" else -1])
+
+
+def row_cases(rows: Rows, factors: Array) -> dict[str, Case]:
+    """The kernels that go over rows."""
+    codes = (rows.codes,) if rows.starts is None else (rows.codes, rows.starts)
+    known = (rows.label, rows.weight, rows.fold)
+    sizes = len(rows.label), rows.n_models
+    counts, sums, counted = (np.zeros((rows.n_codes, rows.n_models, *more), np.int64) for more in ((), (2,), (3,)))
+    factor, odds = np.ascontiguousarray(factors[:, :, 0]), rows.odds.copy()
+    # Small arrays of two threads must not share a cache line, as those of an engine's threads do not.
+    losses, totals = np.zeros(64, np.int64)[: factors.shape[2]], np.zeros((64, 2), np.int64)[: rows.n_models]
+    twin = "" if rows.starts is None else "_ragged"
+    cases = [
+        Case(f"count{twin}", (*codes, rows.fold, counts), sizes, lambda: numpy_count(rows, counts)),
+        Case(f"gather{twin}", (*codes, *known, rows.odds, UNIT, sums), sizes, lambda: numpy_gather(rows, sums)),
+        Case(f"gather_counted{twin}", (*codes, *known, rows.odds, UNIT, counted), sizes, lambda: numpy_gather(rows, counted)),
+        Case(f"scale{twin}", (*codes, factor, odds), sizes, lambda: numpy_scale(rows, factor, odds)),
+        Case(
+            f"try_scales{twin}",
+            (*codes, *known, rows.odds, factors, UNIT, losses),
+            (*sizes, len(losses)),
+            lambda: numpy_try_scales(rows, factors, losses),
+        ),
+        Case("total_loss", (*known, rows.odds, UNIT, totals), sizes, lambda: numpy_total_loss(rows, totals)),
+    ]
+    return {case.kernel: case for case in cases if case.kernel != "total_loss" or (rows.starts is None and rows.n_codes == FEW)}
+
+
+def code_cases(codes: Codes) -> list[Case]:
+    """The kernels that go over codes."""
+    sums, parts = codes.sums, np.ascontiguousarray(codes.sums[:, :, :2])
+    n_codes, n_models, n_parts = sums.shape
+    factors, delta = np.zeros((n_codes, n_models, len(PENALTIES))), np.zeros((n_codes, n_models))
+    tie = (sums, codes.tied)
+    first_steps = (sums, UNIT, codes.tied, PENALTIES, 1, factors)
+    step = (parts, UNIT, codes.weight, codes.tied, L1, L2, 1, delta)
+    chained = (parts, UNIT, codes.weight, codes.tied, codes.order, codes.gap, L2, SMOOTH, delta)
+    return [
+        Case("tie", tie, sums.shape, partial(numpy_tie, *tie)),
+        Case("first_steps", first_steps, (n_codes, n_models, n_parts, len(PENALTIES)), partial(numpy_first_steps, *first_steps)),
+        Case("step", step, delta.shape, partial(numpy_step, *step)),
+        Case("chained_step", chained, delta.shape, partial(numpy_chained_step, *chained)),
+    ]
+
+
+# The race.
+
+
+def compile_c(folder: Path, code: str, *more: str) -> ctypes.CDLL:
+    """kernels.c for one type of codes."""
+    library = folder / f"{'_'.join([code, *more])}.so"
+    source = Path(__file__).with_suffix(".c")
+    subprocess.run(["gcc", *FLAGS, *more, f"-DCODE={code}", str(source), "-o", str(library), "-lm"], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def in_c(library: ctypes.CDLL, case: Case) -> Callable[[], float | None]:
+    """The call of C's twin."""
+    function = getattr(library, case.kernel)
+    function.restype = ctypes.c_double if case.kernel in ("step", "chained_step") else None
+    kinds = {float: ctypes.c_double, int: ctypes.c_int64}
+    given = [
+        value.ctypes.data_as(ctypes.c_void_p) if isinstance(value, np.ndarray) else kinds[type(value)](value) for value in case.args
+    ]
+    sizes = [ctypes.c_int64(size) for size in case.sizes]
+    return lambda: function(*given, *sizes)
+
+
+def result(call: Callable[[], float | None], case: Case) -> tuple[float, Array]:
+    """What a call returns and writes; the arguments are left as they were."""
+    before = case.out.copy()
+    returned, written = call(), case.out.copy()
+    case.out[...] = before
+    return returned or 0.0, written
+
+
+def check(case: Case, ours: Callable[..., Any], exact: ctypes.CDLL, fast: ctypes.CDLL) -> None:
+    """The same results: to the bit from C that fuses nothing, nearly from the others."""
+    returned, written = result(lambda: ours(*case.args), case)
+    assert written.any(), case.kernel
+    their_returned, their_written = result(in_c(exact, case), case)
+    assert returned == their_returned and np.array_equal(written, their_written), f"{case.kernel}: C differs"
+    for call in (in_c(fast, case), case.numpy):
+        their_returned, their_written = result(call, case)
+        np.testing.assert_allclose(their_returned, returned, TOLERANCE)
+        np.testing.assert_allclose(their_written, written, 0.0, TOLERANCE * float(np.abs(written).max()))
+
+
+def fastest(calls: Sequence[Callable[[], Any]], outs: Sequence[Array], at_least: int, at_most: int) -> list[float]:
+    """Seconds of each call, the best of several in turns."""
+    before = [out.copy() for out in outs]
+    best = [np.inf] * len(calls)
+    began = perf_counter()
+    for turn in range(at_most):
+        if turn >= at_least and perf_counter() - began > SECONDS:
+            break
+        for at, call in enumerate(calls):
+            for out, was in zip(outs, before, strict=True):
+                np.copyto(out, was)
+            start = perf_counter()
+            call()
+            best[at] = min(best[at], perf_counter() - start)
+    return best
+
+
+def speed_of_two(ours: Callable[..., Any], halves: Sequence[Case], pool: ThreadPoolExecutor) -> float:
+    """How much faster two threads are, a half of the rows each, as `engines.threads` shares blocks out."""
+    first, second = halves
+
+    def one_thread() -> None:
+        ours(*first.args)
+        ours(*second.args)
+
+    def two_threads() -> None:
+        other = pool.submit(ours, *second.args)
+        ours(*first.args)
+        other.result()
+
+    one, two = fastest([one_thread, two_threads], [first.out, second.out], AT_LEAST, AT_MOST)
+    return one / two
+
+
+def of_models(n_models: int) -> str:
+    return "1 model" if n_models == 1 else f"{n_models} models"
+
+
+def all_cases() -> Iterator[tuple[str, int, Case, tuple[Case, ...]]]:
+    """Text, number of rows or codes, case, and its two halves where its sums fit the cache."""
+    for n_rows, n_models in SIZES:
+        for n_codes in (FEW, MANY):
+            factors = np.exp(np.random.default_rng(1).normal(0, 0.1, (n_codes, n_models, len(PENALTIES))))
+            for ragged in (False, True):
+                rows = make_rows(n_rows, n_models, n_codes, ragged)
+                parts = [] if n_codes == MANY else [rows.between(0, n_rows // 2), rows.between(n_rows // 2, n_rows)]
+                halves = [row_cases(part, factors) for part in parts]
+                for kernel, case in row_cases(rows, factors).items():
+                    text = f"{n_rows:,} rows, {of_models(n_models)}" + (f", {n_codes:,} codes" if kernel != "total_loss" else "")
+                    yield text, n_rows, case, tuple(half[kernel] for half in halves)
+    for n_codes, n_models in CODE_SIZES:
+        for case in code_cases(make_codes(n_codes, n_models, 3)):
+            yield f"{n_codes:,} codes, {of_models(n_models)}", n_codes, case, ()
+
+
+def main(names: list[str], dry: bool) -> None:
+    found = all_kernels()
+    compared: set[str] = set()
+    lines: list[list[str]] = []
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
+        fast = {code: compile_c(Path(folder), name) for code, name in C_TYPES.items()}
+        exact = {code: compile_c(Path(folder), name, "-ffp-contract=off") for code, name in C_TYPES.items()}
+        for text, n, case, halves in all_cases():
+            compared.add(case.kernel)
+            if names and case.kernel not in names:
+                continue
+            ours, code = found[case.kernel], case.args[0].dtype if case.args[0].dtype in C_TYPES else np.dtype(np.uint8)
+            check(case, ours, exact[code], fast[code])
+            mine, plain = fastest([partial(ours, *case.args), in_c(fast[code], case)], [case.out], AT_LEAST, AT_MOST)
+            (numpy,) = fastest([case.numpy], [case.out], 2, 3)
+            two = f"{speed_of_two(ours, halves, pool):.2f}" if halves else ""
+            seconds = [f"{value / n * 1e9:.2f}" for value in (mine, plain)]
+            lines.append([case.kernel, text, *seconds, f"{plain / mine:.2f}", f"{numpy / n * 1e9:.1f}", two])
+            print(" | ".join(lines[-1]), flush=True)
+    for what, at, aim in (("C", 4, AIM), ("two threads", 6, AIM_OF_TWO)):
+        below = [f"{line[0]} ({line[1]}) {line[at]}" for line in lines if line[at] and float(line[at]) < aim]
+        print(f"Below the aim of {aim} beside {what}: {'; '.join(below) or 'none'}")
+    if missing := set(found) - compared:
+        sys.exit(f"No comparison for {', '.join(sorted(missing))}: write one in benchmarks/kernels.py and kernels.c.")
+    if not dry:
+        write_section("kernels", text_of(lines))
+
+
+def text_of(lines: list[list[str]]) -> str:
+    """The section."""
+    head = ["kernel", "case", "ns", "C, ns", "share of C's speed", "NumPy, ns", "two threads"]
+    return f"""## Kernels beside C, by benchmarks/kernels.py
+
+{table(head, sorted(lines, key=lambda line: line[0]))}
+
+Nanoseconds a row (in a ragged kernel one of none to four codes) or a code, on one thread: the best of several turns, all three on
+the same arrays. C is the plain loop of benchmarks/kernels.c, `gcc {" ".join(FLAGS)}`; NumPy is NumPy or SciPy without a loop
+over rows. Results are the same: C's to the bit (checked in a build that fuses no products, `-ffp-contract=off`; the one timed may),
+NumPy's within {TOLERANCE:.0e} of the largest. Aim: {AIM} of C's speed, and {AIM_OF_TWO} times the speed of one thread on two with
+half of the rows each, where sums fit the cache; that takes two idle cores. ({machine()})
+"""
+
+
+if __name__ == "__main__":
+    main([name for name in sys.argv[1:] if name != "--dry"], "--dry" in sys.argv)

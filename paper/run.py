@@ -120,7 +120,9 @@ def cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description="Every table and figure of the paper.")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--datasets", nargs="+", choices=NAMES + held_out.NAMES, default=NAMES + held_out.NAMES)
+    parser.add_argument(
+        "--datasets", nargs="+", choices=NAMES + held_out.NAMES, help="by default all, and with --quick the paper's"
+    )
     parser.add_argument("--methods", nargs="+", choices=list(METHODS))
     parser.add_argument("--seeds", type=int, help="only the first so many")
     parser.add_argument("--data", help="a Parquet file of your own")
@@ -130,6 +132,7 @@ def main(arguments: list[str]) -> None:
     if options.cell:
         print(json.dumps(run_cell(json.loads(options.cell))))
         return
+    options.datasets = options.datasets or (NAMES if options.quick else NAMES + held_out.NAMES)
     options.methods = options.methods or (QUICK_METHODS if options.quick else list(METHODS))
     if options.data and not Path(options.data).is_file():
         parser.error(f"there is no file {options.data!r}; give the path of a Parquet file")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autocross import AutoCrossClassifier, WideDeepClassifier, estimator
-from autocross.errors import AutoCrossError, LabelError, TableError
+from autocross.errors import AutoCrossError, FileError, LabelError, TableError
 from autocross.table import digest as digests
 from autocross.table import files
 from autocross.table.digest import Digests, digest, merged
@@ -179,6 +179,15 @@ def test_files_must_go_together(tmp_path: Path) -> None:
     frame[2000:].drop("visits").write_parquet(tmp_path / "2.parquet")
     with pytest.raises(TableError, match=r"2\.parquet' lacks column 'visits'"):
         fit(tmp_path)
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_text_far_down_a_column_of_numbers(tmp_path: Path) -> None:
+    rows = [f"{at % 7},{at % 2}" for at in range(10_500)] + ["forty,1"]
+    (tmp_path / "rows.csv").write_text("\n".join(["age,bought", *rows]))
+    with pytest.raises(FileError, match=r"could not parse `forty`.*Declare the column's kind, as in types="):
+        AutoCrossClassifier(quiet=True).fit(tmp_path / "rows.csv", "bought")
+    AutoCrossClassifier(quiet=True, max_crosses=0, types={"age": "categorical"}).fit(tmp_path / "rows.csv", "bought")
 
 
 # Digests.

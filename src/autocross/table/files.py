@@ -114,7 +114,7 @@ def check_same(file: Path, columns: Mapping[str, Any], first: Mapping[str, Any])
             )
 
 
-# As a whole.
+# What went wrong.
 
 
 def explain(error: BaseException, path: Path) -> str:
@@ -124,6 +124,8 @@ def explain(error: BaseException, path: Path) -> str:
         return f"{text}. Check the path and its permissions."
     if "utf-8" in text.lower() or "utf8" in text.lower():
         return f"{text}{first_undecodable(path)}. Convert the file, for example with: iconv -f LATIN1 -t UTF-8"
+    if "could not parse" in text:  # part by part: its head had numbers only
+        return f"{text}. Declare the column's kind, as in types={{'zip': 'categorical'}}, or raise memory_limit."
     if not path.name.lower().endswith((".csv", ".tsv")):
         return f"{text}. The file is damaged or incomplete; copy it again."
     return f"{text}. Check that every line has as many cells as the first, and that cells holding a separator are quoted."
@@ -138,6 +140,9 @@ def first_undecodable(path: Path) -> str:
             except UnicodeDecodeError as error:
                 return f" in line {number}: {line[max(0, error.start - 10) : error.end + 10]!r}"
     return ""
+
+
+# As a whole.
 
 
 def read_folder(path: Path) -> pl.DataFrame:

@@ -118,7 +118,8 @@ def column(values: Any, kind: str | None = None, dtype: Any = None) -> Any:
 
 
 def words(found: TextColumn) -> list[str | None]:
-    return [None if at < 0 else found.values[at] for at in found.index]
+    values, index = found.distinct
+    return [None if at < 0 else values[at] for at in index.tolist()]
 
 
 def entries(found: ListColumn) -> list[list[str] | None]:

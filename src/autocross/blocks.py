@@ -6,7 +6,7 @@ are spread over blocks. Every block keeps its rows in that order: the first shar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,15 @@ class Block:
         return max(0, min(self.n_rows, -((self.place - n) // self.n_blocks)))
 
 
-def keep_fields(block: Block, kept: Sequence[int]) -> None:
-    """Only these fields, numbered anew."""
-    fields: dict[Cross, FieldCodes] = {(new,): block.codes[(old,)] for new, old in enumerate(kept)}
+def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]], folder: Path | None) -> None:
+    """The fields instead of the stems they are read from: each one's stem, and its codes by those of the stem if they differ."""
+    fields: dict[Cross, FieldCodes] = {}
+    for at, (stem, table) in enumerate(kept):
+        coded = block.codes[(stem,)]
+        if table is not None:
+            codes = room(table.dtype, block.n_rows, folder, f"field-{at}-{block.place}")
+            coded = FieldCodes(np.take(table, coded.codes, out=codes))
+        fields[(at,)] = coded
     block.codes = {INTERCEPT: block.codes[INTERCEPT], **fields}
 
 
@@ -60,36 +66,40 @@ def refold(block: Block, fold: NDArray[np.uint8]) -> None:
     block.fold = fold[block.row]
 
 
+def room(kind: Any, n: int, folder: Path | None, name: str) -> NDArray[Any]:
+    """A place for codes: in memory, or in a file of the folder."""
+    return np.empty(n, kind) if folder is None or n == 0 else np.memmap(folder / name, kind, "w+", shape=(n,))
+
+
 class BlockWriter:
     """Rows -> shuffled blocks, part by part. Given a folder, the codes of single-value fields are kept in files there."""
 
     def __init__(self, kinds: Sequence[Any], n_rows: int, seed: int, n_blocks: int, folder: Path | None = None) -> None:
         self.n_rows, self.n_blocks = n_rows, min(n_blocks, max(1, n_rows))
-        self.order = np.argsort(mix(seed, np.arange(n_rows)), kind="stable")
+        self.order = np.argsort(mix(seed, np.arange(n_rows)))  # no two are equal
         self.place = np.empty(n_rows, np.int64)  # of each row in the shuffle
         self.place[self.order] = np.arange(n_rows)
         self.ragged: dict[int, list[FieldCodes]] = {}
         self.codes = [
-            [self.room(kind, len(self.order[part :: self.n_blocks]), folder, f"{at}-{part}") for at, kind in enumerate(kinds)]
+            [room(kind, len(self.order[part :: self.n_blocks]), folder, f"stem-{at}-{part}") for at, kind in enumerate(kinds)]
             for part in range(self.n_blocks)
         ]
 
-    @staticmethod
-    def room(kind: Any, n: int, folder: Path | None, name: str) -> NDArray[Any]:
-        return np.empty(n, kind) if folder is None or n == 0 else np.memmap(folder / name, kind, "w+", shape=(n,))
-
-    def add(self, first_row: int, codes: Sequence[FieldCodes]) -> None:
-        """The codes of rows in sequence."""
+    def add(self, first_row: int, codes: Sequence[FieldCodes], each: Callable[..., Iterable[None]] = map) -> None:
+        """The codes of rows in sequence; ``each`` may write them side by side."""
         place = self.place[first_row : first_row + codes[0].n_rows] if codes else self.place[:0]
-        for at, coded in enumerate(codes):
-            if coded.starts is not None:
-                self.ragged.setdefault(at, []).append(coded)
-        for part, arrays in enumerate(self.codes):
-            mine = np.flatnonzero(place % self.n_blocks == part)
-            there = place[mine] // self.n_blocks
-            for at, coded in enumerate(codes):
-                if coded.starts is None:
-                    arrays[at][there] = coded.codes[mine]
+        mine = [np.flatnonzero(place % self.n_blocks == part) for part in range(self.n_blocks)]
+        there = [place[rows] // self.n_blocks for rows in mine]
+
+        def write(at: int) -> None:
+            if codes[at].starts is not None:
+                self.ragged.setdefault(at, []).append(codes[at])
+                return
+            for arrays, from_rows, to_rows in zip(self.codes, mine, there, strict=True):
+                arrays[at][to_rows] = codes[at].codes[from_rows]
+
+        for _ in each(write, range(len(codes))):
+            pass
 
     def blocks(self, label: NDArray[np.uint8], weight: NDArray[np.float32], fold: NDArray[np.uint8]) -> list[Block]:
         """What was written, with the rest of each row."""

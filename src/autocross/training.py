@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -77,9 +78,18 @@ class SoFar:
     """What a fit has found so far; if it must end early, this is what it ends with."""
 
     encoder: Encoder
+    folder: Path | None
+    laid_out: bool = False
     regression: Regression | None = None
     accepted: tuple[Accepted, ...] = ()
     score: float | None = None
+
+    def lay_out(self, engine: Engine, kept: Sequence[int]) -> None:
+        """Put these fields into the blocks, once, in place of the stems they are read from."""
+        if not self.laid_out:
+            origins = self.encoder.origins
+            engine.run(keep_fields, [origins[at] for at in kept], self.folder)
+            self.encoder, self.laid_out = self.encoder.keep(kept), True
 
     def penalties(self, producer: Producer, mean_weight: float) -> dict[Cross, Penalty]:
         """Those chosen, else where the choice would begin."""
@@ -105,6 +115,7 @@ class Training:
         self.rules: list[Rule] = []
         self.history: list[dict[str, Any]] = []
         self.redraw: Callable[[int], Folds]
+        self.each: Callable[..., Iterable[Any]] = map  # columns, side by side where that is faster
 
     def rule(self, name: str, value: object, why: str) -> None:
         """Note what a rule decided; `show` prints it."""
@@ -116,21 +127,23 @@ class Training:
     def fit(self, source: Source) -> Model:
         """Schema, codes, folds, granularities, penalties, and the final weights."""
         self.reporter.tell(PhaseStarted, phase=READING, steps=2)
-        digests, classes = self.look(source)
-        n_rows, schema = digests[0].n_rows, self.decide_schema(digests)
-        encoding = self.decide_encoding(n_rows, schema)
-        encoder = self.fit_encoder(schema, digests, encoding)
-        del digests
         with ExitStack() as open_things:
             folder = None if source.in_memory else Path(open_things.enter_context(TemporaryDirectory(prefix="autocross-")))
             engine = open_things.enter_context(make_engine(self.options.engine, self.options.n_jobs))
+            self.each = open_things.enter_context(ThreadPoolExecutor(engine.n_workers)).map
+            digests, classes = self.look(source)
+            n_rows, schema = digests[0].n_rows, self.decide_schema(digests)
+            encoding = self.decide_encoding(n_rows, schema)
+            encoder = self.fit_encoder(schema, digests, encoding)
+            del digests
             encoder, rows, folds = self.read(source, n_rows, encoder, classes, engine, folder)
-            so_far = SoFar(encoder)
+            so_far = SoFar(encoder, folder)
             engine.between = self.stopping.check
             try:
                 why = self.find(engine, so_far, rows, folds, encoding.min_count)
             except Stopped as stopped:
                 why = str(stopped)
+                so_far.lay_out(engine, range(len(so_far.encoder.fields)))
             self.reporter.tell(SearchStopped, why=why, n_crosses=len(so_far.accepted))
             self.history += [
                 {"seconds": one.seconds, "crosses": n, "score": one.score} for n, one in enumerate(so_far.accepted, start=1)
@@ -147,10 +160,9 @@ class Training:
         labels = LabelValues(source.target)
         for part in source.parts():
             labels.add(part.label)
-            for name, one in digests.items():
-                one.add(part.features[name])
+            list(self.each(lambda name, rows=part.features: digests[name].add(rows[name]), digests))
             self.report_rows(1, labels.n_rows, "looked at")
-        return [one.whole() for one in digests.values()], labels.classes(self.options.positive)
+        return list(self.each(Digests.whole, digests.values())), labels.classes(self.options.positive)
 
     def report_rows(self, step: int, n_rows: int, what: str) -> None:
         self.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {what}")
@@ -159,8 +171,10 @@ class Training:
         """Codes for what the columns hold."""
         kind = {column.name: column for column in schema}
         used = [one for one in digests if kind[one.name].kind != "ignore"]
+        # Rare texts get no code.
+        used = [one.frequent(rules.min_count) if kind[one.name].is_text else one for one in used]
         columns = {one.name: typed_column(one.values, kind[one.name], one.first) for one in used}
-        return Encoder.fit(schema, columns, rules, {one.name: one.n for one in used})
+        return Encoder.fit(schema, columns, rules, {one.name: one.n for one in used}, self.each)
 
     def read(
         self, source: Source, n_rows: int, encoder: Encoder, classes: Classes, engine: Engine, folder: Path | None
@@ -171,21 +185,21 @@ class Training:
             if name is not None and name not in source.names:
                 raise OptionError(f"Option {word}={name!r} names no column of the table. {known(source.names)}")
         named = [name for name in dict.fromkeys((self.options.time, self.options.groups)) if name is not None]
-        kinds = [narrowest(field.n_codes) for field in encoder.fields]
+        kinds = [narrowest(stem.n_codes) for stem in encoder.stems]
         writer = BlockWriter(kinds, n_rows, self.seed, self.n_blocks(engine, n_rows), folder)
         label, weight = np.empty(n_rows, np.uint8), np.empty(n_rows, np.float32)
         frames, times, table, done = [], [], None, 0
         for part in source.parts():
             table = typed(part.features, encoder.schema)
-            codes = encoder.encode(table)
+            codes = encoder.stem_codes(table, self.each)
             encoder = encoder.widened(codes)
-            writer.add(done, codes)
+            writer.add(done, codes, self.each)
             here = slice(done, done + table.n_rows)
             label[here], weight[here] = classes.codes(part.label), part.weight
             frames.append(part.features.select(named))
             times.append({name: column for name, column in table.columns.items() if isinstance(column, TimeColumn)})
             done += table.n_rows
-            self.report_rows(2, done, f"in {len(codes)} fields of {len(encoder.columns)} columns")
+            self.report_rows(2, done, f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns")
         moments = {name: TimeColumn(np.concatenate([part[name].micros for part in times])) for name in times[0]}
         folds = self.decide_folds(pl.concat(frames, how="vertical_relaxed"), moments, n_rows)
         engine.place(writer.blocks(label, weight, folds.fold))
@@ -195,8 +209,7 @@ class Training:
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
         kept = self.keep_granularities(engine, so_far.encoder, rows, folds)
-        engine.each(keep_fields, kept)
-        so_far.encoder = so_far.encoder.keep(kept)
+        so_far.lay_out(engine, kept)
         regression = Regression(engine, rows.total_weight, folds.n_models, min_count=min_count)
         so_far.regression = regression
         self.tune(regression, so_far.encoder)
@@ -289,7 +302,7 @@ class Training:
             times[options.time] = self.as_time(named, options.time)
         if options.split == "time" and not times:
             raise OptionError("Option split='time' needs a time column. Name it by time=, or declare its kind by types=.")
-        groups = None if options.groups is None else texts(named[options.groups]).index.astype(np.int64)
+        groups = None if options.groups is None else texts(named[options.groups]).distinct[1].astype(np.int64)
         holdout = splits.use_holdout(options.evaluation, n_rows)
         self.redraw = lambda seed: splits.choose(options.split, n_rows, seed, holdout, groups, times, options.time)
         folds = self.redraw(self.seed)
@@ -315,11 +328,12 @@ class Training:
     def keep_granularities(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds) -> list[int]:
         """The fields of numerical columns that tell most, and all other fields."""
         fields = encoder.fields
-        judged = [at for at, (column, _) in enumerate(encoder.places) if column.column.kind == "numerical"]
+        stems = {at: stem.tables for at, stem in enumerate(encoder.stems) if stem.tables}
+        judged = [at for tables in stems.values() for at in tables]
         if not judged:
             return list(range(len(fields)))
         self.reporter.tell(PhaseStarted, phase="choosing granularities", steps=1)
-        gain = granularity.gains(engine, rows.total_weight, folds.n_models, fields, judged)
+        gain = granularity.gains(engine, rows.total_weight, folds.n_models, fields, stems)
         best = granularity.best_half(fields, gain)
         detail = f"{len(best)} of {len(judged)} numerical fields kept"
         self.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)

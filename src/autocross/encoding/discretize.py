@@ -26,6 +26,8 @@ from autocross.table.values import number_of
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+SEARCH_BITS = 16  # upper bits of a number by which its place is guessed
+
 
 @dataclass(frozen=True)
 class Bins:
@@ -83,10 +85,17 @@ class Bins:
         """The same two tables as lists, for the one-row path."""
         return self.merged.tolist(), list(zip(*(table.tolist() for table in self.codes_by_interval), strict=True))
 
+    @cached_property
+    def search(self) -> Search:
+        return Search(self.merged)
+
+    def intervals(self, column: NumberColumn) -> FieldCodes:
+        """The interval between merged edges of every row: what the codes of all fields are read from."""
+        return FieldCodes(self.search.find(column.values))
+
     def encode(self, column: NumberColumn) -> list[FieldCodes]:
         """The codes of all rows, field by field."""
-        interval = np.searchsorted(self.merged, column.values, side="right")
-        interval[np.isnan(column.values)] = len(self.merged) + 1
+        interval = self.search.find(column.values)
         return [FieldCodes(table[interval]) for table in self.codes_by_interval]
 
     def encode_one(self, value: Any) -> tuple[int, ...]:
@@ -115,6 +124,34 @@ class Bins:
     def keep(self, positions: Sequence[int]) -> Bins:
         """Only these of its fields."""
         return Bins(self.column, tuple(self.names[at] for at in positions), tuple(self.edges[at] for at in positions))
+
+
+class Search:
+    """Numbers -> their places among edges; one behind the last for what is no number. Built once, for `lookup.locate`."""
+
+    def __init__(self, edges: Floats) -> None:
+        self.kind = narrowest(len(edges) + 2)
+        self.empty = not len(edges)
+        if self.empty:
+            return
+        bits = (edges + 0.0).view(np.int64)  # + 0.0: one zero only
+        bits ^= (bits >> 63) & np.iinfo(np.int64).max
+        self.shift = max(0, (int(bits[-1]) - int(bits[0])).bit_length() - SEARCH_BITS)
+        bucket = (bits.view(np.uint64) - bits.view(np.uint64)[0]) >> np.uint64(self.shift)
+        n_edges = np.bincount(bucket.astype(np.int64))
+        self.start = (np.cumsum(n_edges) - n_edges).astype(np.uint32)
+        self.top = 1 << (int(n_edges.max()).bit_length() - 1)
+        self.edges = np.append(bits, np.full(2 * self.top, np.iinfo(np.int64).max))
+
+    def find(self, values: Floats) -> NDArray[Any]:
+        """The place of each."""
+        if self.empty:
+            return np.isnan(values).astype(self.kind)
+        from autocross.kernels import lookup  # not above: scoring single rows does without it
+
+        place, values = np.empty(len(values), self.kind), values + 0.0
+        lookup.locate(values, values.view(np.int64), self.edges, self.start, self.shift, self.top, place)
+        return place
 
 
 def width_places(values: Floats, granularity: int) -> Ints:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from autocross.encoding.vocabulary import Vocabulary
 from autocross.features import Field, FieldCodes
 from autocross.table.columns import Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
 from autocross.table.schema import ColumnSchema, Schema
+
+T = TypeVar("T")
+Each = Callable[..., Iterable[T]]  # `map`, or what works on columns side by side
 
 
 class ColumnEncoder(Protocol):
@@ -46,6 +49,18 @@ def fit_column(schema: ColumnSchema, column: Column, rules: EncodingRules, n: ND
 
 
 @dataclass(frozen=True)
+class Stem:
+    """What is coded once a row: a field, or the finest intervals of a number, from which several fields are read.
+
+    ``tables`` has, for each field that is read from it, the field's code for every code of the stem.
+    """
+
+    n_codes: int
+    field: int | None
+    tables: Mapping[int, NDArray[Any]]
+
+
+@dataclass(frozen=True)
 class Encoder:
     """All columns' encoders, in the order of the schema; their fields are numbered through."""
 
@@ -54,12 +69,19 @@ class Encoder:
 
     @classmethod
     def fit(
-        cls, schema: Schema, columns: Mapping[str, Column], rules: EncodingRules, n: Mapping[str, NDArray[np.int64]] | None = None
+        cls,
+        schema: Schema,
+        columns: Mapping[str, Column],
+        rules: EncodingRules,
+        n: Mapping[str, NDArray[np.int64]] | None = None,
+        each: Each[ColumnEncoder] = map,
     ) -> Encoder:
         """Learn vocabularies, edges and calendars from the training rows, or from distinct values and their numbers of rows."""
-        used = [column for column in schema if column.kind != "ignore"]
-        found = (fit_column(column, columns[column.name], rules, None if n is None else n[column.name]) for column in used)
-        return cls(schema, tuple(found))
+
+        def fitted(column: ColumnSchema) -> ColumnEncoder:
+            return fit_column(column, columns[column.name], rules, None if n is None else n[column.name])
+
+        return cls(schema, tuple(each(fitted, [column for column in schema if column.kind != "ignore"])))
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -74,12 +96,44 @@ class Encoder:
         """The codes of all rows, field by field."""
         return [codes for column in self.columns for codes in column.encode(table.columns[column.column.name])]
 
+    @property
+    def origins(self) -> dict[int, tuple[int, NDArray[Any] | None]]:
+        """For every field its stem, and its codes by those of the stem if they differ."""
+        found: dict[int, tuple[int, NDArray[Any] | None]] = {}
+        for at, stem in enumerate(self.stems):
+            found |= {field: (at, table) for field, table in stem.tables.items()}
+            if stem.field is not None:
+                found[stem.field] = at, None
+        return found
+
+    @cached_property
+    def stems(self) -> tuple[Stem, ...]:
+        """What `stem_codes` gives."""
+        found: list[Stem] = []
+        first = 0
+        for column in self.columns:
+            if isinstance(column, Bins):
+                found.append(Stem(len(column.merged) + 2, None, dict(enumerate(column.codes_by_interval, start=first))))
+            else:
+                found += [Stem(field.n_codes, at, {}) for at, field in enumerate(column.fields, start=first)]
+            first += len(column.fields)
+        return tuple(found)
+
+    def stem_codes(self, table: Table, each: Each[list[FieldCodes]] = map) -> list[FieldCodes]:
+        """The codes of all rows, stem by stem."""
+
+        def coded(column: ColumnEncoder) -> list[FieldCodes]:
+            rows: Any = table.columns[column.column.name]
+            return [column.intervals(rows)] if isinstance(column, Bins) else column.encode(rows)
+
+        return [codes for found in each(coded, self.columns) for codes in found]
+
     def widened(self, codes: Sequence[FieldCodes]) -> Encoder:
-        """Wide enough for these rows: a multi-value field knows how many codes a row may have."""
+        """Wide enough for rows with these codes of stems: a multi-value field knows how many codes a row may have."""
         columns, at = [], 0
         for column in self.columns:
             columns.append(column.widened(codes[at]) if isinstance(column, Vocabulary) else column)
-            at += len(column.fields)
+            at += 1 if isinstance(column, Bins) else len(column.fields)
         return self if all(map(operator.is_, columns, self.columns)) else Encoder(self.schema, tuple(columns))
 
     def encode_one(self, row: Mapping[str, Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xxhash
@@ -21,6 +21,9 @@ from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowes
 from autocross.table.columns import ListColumn, TextColumn
 from autocross.table.schema import ColumnSchema
 from autocross.table.values import MISSING_TEXTS, is_missing, stored_text, text_of
+
+if TYPE_CHECKING:
+    from autocross.table.places import Places
 
 Ints = NDArray[np.int64]
 
@@ -46,16 +49,17 @@ class Vocabulary:
     @classmethod
     def fit(cls, schema: ColumnSchema, column: TextColumn | ListColumn, rules: EncodingRules, n: Ints | None = None) -> Vocabulary:
         """Give codes to the values seen often enough; ``n`` says how many rows each entry of the column stands for."""
-        counts = np.zeros(len(column.values) + 1, np.int64)
-        np.add.at(counts, column.index, 1 if n is None else n)
+        values, index = column.distinct
+        counts = np.zeros(len(values) + 1, np.int64)
+        np.add.at(counts, index, 1 if n is None else n)
         counts = counts[:-1]  # the last are missing
-        first = np.zeros(len(column.values) + 1, np.int64)
-        first[column.index[::-1]] = np.arange(len(column.index))[::-1]  # of several writes the last one stays
+        first = np.zeros(len(values) + 1, np.int64)
+        first[index[::-1]] = np.arange(len(index))[::-1]  # of several writes the last one stays
         frequent = np.flatnonzero(counts >= rules.min_count)
         # Equally frequent values come as they are met first: their names decide nothing.
         frequent = frequent[np.lexsort([first[frequent], -counts[frequent]])]
-        values = tuple(column.values[at] for at in frequent[: rules.cap].tolist())
-        vocabulary = cls(schema, values, rules.n_buckets if len(frequent) > rules.cap else 0)
+        kept = tuple(values.gather(frequent[: rules.cap]).to_list())
+        vocabulary = cls(schema, kept, rules.n_buckets if len(frequent) > rules.cap else 0)
         return vocabulary if isinstance(column, TextColumn) else vocabulary.widened(vocabulary.encode(column)[0])
 
     def widened(self, codes: FieldCodes) -> Vocabulary:
@@ -85,14 +89,31 @@ class Vocabulary:
             return code
         return FIRST + len(self.values) + bucket_of(text, self.n_buckets) if self.n_buckets else RARE
 
+    @cached_property
+    def known(self) -> Places:
+        """All texts that have a code, those of missing values among them."""
+        from autocross.table.places import Places  # not above: scoring single rows does without it
+
+        return Places.of([None, *sorted(MISSING_TEXTS), *self.values])
+
+    @cached_property
+    def code_by_place(self) -> NDArray[Any]:
+        """The codes of the known texts; the last entry is for unknown ones."""
+        values = np.arange(FIRST, FIRST + len(self.values))
+        n_missing = 1 + len(MISSING_TEXTS)
+        return np.concatenate([np.full(n_missing, MISSING), values, [RARE]]).astype(narrowest(self.fields[0].n_codes))
+
     def encode(self, column: TextColumn | ListColumn) -> list[FieldCodes]:
-        """The codes of all rows; index -1, a missing value, takes the last entry of the table."""
-        kind = narrowest(self.fields[0].n_codes)
-        table = np.array([*map(self.code_of, column.values), MISSING], dtype=kind)
-        codes = table[column.index]
-        if isinstance(column, TextColumn):
-            return [FieldCodes(codes)]
-        return [distinct_codes(codes, column.starts)]
+        """The codes of all rows."""
+        if isinstance(column, ListColumn):
+            values, index = column.distinct
+            table = np.array([*map(self.code_of, values.to_list()), MISSING], dtype=self.code_by_place.dtype)
+            return [distinct_codes(table[index], column.starts)]
+        codes = column.find(self.known, self.code_by_place)
+        if self.n_buckets and len(unknown := np.flatnonzero(codes == RARE)):
+            values, index = column.take(unknown).distinct
+            codes[unknown] = np.array([*map(self.code_of, values.to_list())], dtype=codes.dtype)[index]
+        return [FieldCodes(codes)]
 
     def encode_one(self, value: Any) -> tuple[Any, ...]:
         """The code of one value; for a multi-value column the codes of its entries."""

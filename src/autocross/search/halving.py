@@ -20,7 +20,8 @@ from autocross.search.fieldwise import Candidate, Contest
 FEWEST_ROWS = 2_000
 FEWEST_RARER = 200
 FEWEST_SHARE, SHARE_ENDS = 4, 16_000
-MOST_JUDGES = 1_000_000  # rows among which those of one holdout judge: 200,000 of them
+# One holdout, a fifth of all, judges with as many rows as learn, until these are 200,000.
+JUDGES, MOST_JUDGES = 5, 1_000_000
 SMALL = 1_000_000  # rows up to which the paper's N is twice the sum, five times beyond
 
 
@@ -63,8 +64,8 @@ def tournament(
     left = list(candidates)
     ranked: list[Scored] = []
     for number, learned in enumerate(rungs):
-        # One holdout judges with all it has; folds judge with the rows of the rung.
-        judged = learned if regression.n_models > 1 else min(n_rows, max(learned, MOST_JUDGES))
+        # Folds judge with the rows of the rung.
+        judged = learned if regression.n_models > 1 else min(n_rows, max(learned, min(JUDGES * learned, MOST_JUDGES)))
         on = fieldwise.rung(engine, regression, contest, learned, judged)
         ranked = [Scored(one, *fieldwise.gain(engine, regression, contest, one, on)) for one in left]
         ranked.sort(key=lambda scored: (-scored.gain, scored.candidate.cross))

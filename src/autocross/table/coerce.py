@@ -12,6 +12,7 @@ from autocross.errors import ColumnError, TableError
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
 from autocross.table.digest import pieces
 from autocross.table.inference import is_plain, known
+from autocross.table.places import Places
 from autocross.table.schema import ColumnSchema, Schema, Stored
 from autocross.table.values import ISO_MOMENT, MISSING_TEXTS, stored_text
 
@@ -120,33 +121,17 @@ def parsed_moments(text: pl.Series) -> pl.Series:
 
 
 def texts(series: pl.Series, stored: Stored = "text") -> TextColumn:
-    """Distinct texts and their places."""
+    """Each row's text."""
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if not (is_plain(series.dtype) or series.dtype == pl.Binary):
         raise ColumnError(f"Column {series.name!r} is categorical, but the table holds {series.dtype} there. Give one value a row.")
-    distinct = series.unique()
     if series.dtype == pl.String and stored == "text":  # texts as they are: no look at each
-        present = distinct.filter(distinct.is_not_null() & ~distinct.is_in(sorted(MISSING_TEXTS)))
-        numbered = pl.int_range(len(present), dtype=pl.Int32, eager=True)
-        index = series.replace_strict(present, numbered, default=-1, return_dtype=pl.Int32)
-        return TextColumn(present.to_list(), index.to_numpy())
-    values: list[str] = []
-    place: dict[str, int] = {}
-    places = np.empty(len(distinct), np.int32)
-    for at, value in enumerate(distinct.to_list()):
-        text = stored_text(value, stored)
-        if text is None:
-            places[at] = -1
-            continue
-        if text not in place:
-            place[text] = len(values)
-            values.append(text)
-        places[at] = place[text]
-    if not values:
-        return TextColumn([], np.full(len(series), -1, np.int32))
-    index = series.replace_strict(distinct, pl.Series(places), return_dtype=pl.Int32)
-    return TextColumn(values, index.to_numpy())
+        return TextColumn(series)
+    places = Places()
+    index, _ = places.add(series)
+    text = pl.Series(series.name, [stored_text(value, stored) for value in places.values.to_list()], dtype=pl.String)
+    return TextColumn(text.gather(index))
 
 
 def lists(series: pl.Series, separator: str | None) -> ListColumn:
@@ -156,15 +141,15 @@ def lists(series: pl.Series, separator: str | None) -> ListColumn:
     elif isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
     elif not isinstance(series.dtype, pl.List):
-        alone = texts(series)  # one value a row is a list of one
-        return ListColumn(alone.values, alone.index, np.arange(len(series) + 1, dtype=np.int64))
+        values, alone = texts(series).distinct  # one value a row is a list of one
+        return ListColumn(values, alone, np.arange(len(series) + 1, dtype=np.int64))
     series = series.list.unique(maintain_order=True)
     missing = series.is_null().to_numpy()
     sizes = np.where(missing, 1, series.list.len().fill_null(1).to_numpy().astype(np.int64))
-    flat = texts(series.filter(~missing & (sizes > 0)).explode())
+    values, flat = texts(series.filter(~missing & (sizes > 0)).explode()).distinct
     index = np.full(sizes.sum(), -1, np.int32)
-    index[~np.repeat(missing, sizes)] = flat.index
+    index[~np.repeat(missing, sizes)] = flat
     kept = (index >= 0) | np.repeat(missing, sizes)
     before = np.concatenate([[0], np.cumsum(kept)])
     starts = before[np.concatenate([[0], np.cumsum(sizes)])]
-    return ListColumn(flat.values, index[kept], starts.astype(np.int64))
+    return ListColumn(values, index[kept], starts.astype(np.int64))

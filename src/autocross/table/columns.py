@@ -1,36 +1,60 @@
-"""Typed columns: plain arrays, whatever library the rows came from."""
+"""Typed columns, whatever library the rows came from. Who scores single rows has none and must not wait for what they need."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from autocross.table.places import Places
 
 NO_TIME = np.iinfo(np.int64).min  # micros of a missing moment
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """Distinct texts and, for each row, the place of its text; -1 is missing."""
+    """Each row's text; null, and what means the same, is missing."""
 
-    values: list[str]
-    index: NDArray[np.int32]
+    rows: pl.Series
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.rows)
+
+    @cached_property
+    def distinct(self) -> tuple[pl.Series, NDArray[np.int32]]:
+        """The distinct texts and, for each row, the place of its text; -1 is missing."""
+        from autocross.table.places import factored
+
+        return factored(self.rows)
+
+    def find(self, known: Places, table: NDArray[Any]) -> NDArray[Any]:
+        """What the table has for the number of each row's text there; its last entry for other texts."""
+        return known.find(self.rows, table)
+
+    def take(self, rows: NDArray[np.int64]) -> TextColumn:
+        return TextColumn(self.rows.gather(rows))
 
 
 @dataclass(frozen=True)
 class ListColumn:
     """Distinct texts and, for each row, the places of its texts; a missing row holds -1, an empty list nothing."""
 
-    values: list[str]
+    values: pl.Series
     index: NDArray[np.int32]
     starts: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    @property
+    def distinct(self) -> tuple[pl.Series, NDArray[np.int32]]:
+        return self.values, self.index
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ the parts are, so that a table need not be in memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,11 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from autocross.table.places import Places, missing
 from autocross.table.schema import parse_kind
 from autocross.table.values import MISSING_TEXTS
 
-MOST_NUMBERS = 1 << 20  # distinct numbers, beyond which their last bits are dropped: edges need no more
+MOST_NUMBERS = 1 << 20  # distinct numbers, beyond which their last bits are dropped: edges need no more; moments alike
 BITS = 52  # of a float's digits
+MOST_TEXTS = 1 << 23  # distinct texts, beyond which the rarer ones are forgotten, down to half as many
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ class Digest:
         """The values that are not missing."""
         return self.values if (gone := missing(self.values)) is None else self.values.filter(~gone)
 
+    def frequent(self, least: int) -> Digest:
+        """Only the values of so many rows or more."""
+        return replace(self, counted=self.counted.filter(pl.col("n") >= least))
+
     @property
     def n_missing(self) -> int:
         """Rows without a value; of lists those without a list."""
@@ -66,42 +72,98 @@ class Digest:
 
 
 class Digests:
-    """A column's parts as they come, merged now and then. ``declared`` is the kind the user gave it, if any."""
+    """A column's parts as they come. ``declared`` is the kind the user gave it, if any."""
 
     def __init__(self, name: str, declared: str | None) -> None:
         kind, separator = (None, None) if declared is None else parse_kind(name, declared)
         self.exact, self.separator = kind in ("categorical", "multivalue"), separator
-        self.parts: list[Digest] = []
+        self.closed: list[Digest] = []
+        self.open: Tally | None = None
         self.n_rows = 0
 
     def add(self, series: pl.Series) -> None:
         """The next rows."""
-        self.parts.append(digest(series, self.n_rows, exact=self.exact, separator=self.separator))
+        if self.open is not None and self.open.dtype != series.dtype:
+            self.close()
+        if self.open is None:
+            self.open = Tally(series.name, series.dtype, exact=self.exact, separator=self.separator)
+        self.open.add(series, self.n_rows)
         self.n_rows += len(series)
-        if sum(part.counted.height for part in self.parts[1:]) > max(MOST_NUMBERS, self.parts[0].counted.height):
-            self.parts = [merged(self.parts)]
+        if self.open.places.n > MOST_NUMBERS and self.open.shortens:
+            self.close()
+        if sum(part.counted.height for part in self.closed[1:]) > MOST_NUMBERS:
+            self.closed = [merged(self.closed)]
+
+    def close(self) -> None:
+        """Count no further here, where digits are dropped or the type changes: later rows are counted apart, and merged."""
+        if self.open is not None:
+            self.closed.append(self.open.digest())
+            self.open = None
 
     def whole(self) -> Digest:
         """That of all rows so far."""
-        return self.parts[0] if len(self.parts) == 1 else merged(self.parts)
+        self.close()
+        return self.closed[0] if len(self.closed) == 1 else merged(self.closed)
 
 
-def missing(values: pl.Series) -> pl.Series | None:
-    """Which of the values mean that there is none; None where no value does."""
-    gone = values.is_null()
-    if values.dtype == pl.String:
-        gone |= values.is_in(sorted(MISSING_TEXTS))
-    elif values.dtype.is_float():
-        gone |= values.is_nan().fill_null(True)
-    return gone if gone.any() else None
+class Tally:
+    """Values of one type as they are counted."""
+
+    def __init__(self, name: str, dtype: Any, *, exact: bool, separator: str | None) -> None:
+        self.name, self.dtype, self.exact, self.separator = name, dtype, exact, separator
+        self.places = Places()
+        self.first: list[NDArray[np.int64]] = []
+        self.n_rows = self.n_null = 0
+        self.differed: bool | None = None  # whether all values did when rare ones were forgotten
+
+    @property
+    def shortens(self) -> bool:
+        return can_shorten(self.dtype) and not self.exact
+
+    def add(self, series: pl.Series, first_row: int) -> None:
+        self.n_rows, self.n_null = self.n_rows + len(series), self.n_null + series.null_count()
+        _, new = self.places.add(entries(series, self.separator))
+        self.first.append(first_row + new)
+        if self.places.n > MOST_TEXTS and not self.shortens:
+            self.forget_rare()
+
+    def forget_rare(self) -> None:
+        """Go on as if the texts seen least had not come: a value that stays rare has no weight of its own anyway."""
+        self.differed = self.all_differ
+        n = self.places.n_rows
+        frequent = np.sort(np.argsort(-n, kind="stable")[: MOST_TEXTS // 2])
+        self.places = Places.of(self.places.values.gather(frequent))
+        self.places.counts[: len(frequent)] = n[frequent]
+        self.first = [np.concatenate(self.first)[frequent]]
+
+    @property
+    def all_differ(self) -> bool:
+        """Whether every row has a value of its own."""
+        if self.differed is not None:
+            return self.differed
+        gone = missing(self.places.values)
+        return self.places.n - (0 if gone is None else gone.sum()) == self.n_rows
+
+    def digest(self) -> Digest:
+        """What was counted."""
+        counted = pl.DataFrame({"value": self.places.values, "n": self.places.n_rows, "first": np.concatenate(self.first)})
+        short, bits = shortened(counted, BITS, self.exact)
+        facts = (self.n_rows, self.n_null, self.dtype, self.exact, bits, self.all_differ)
+        return Digest(self.name, short, *facts, is_whole(counted["value"]))
 
 
-def digest(series: pl.Series, first_row: int = 0, *, exact: bool = False, separator: str | None = None) -> Digest:
+def digest(series: pl.Series, first_row: int = 0, *, exact: bool = False) -> Digest:
     """That of some rows, the first of which is the ``first_row`` of the whole table."""
-    dtype, n_rows, n_null = series.dtype, len(series), series.null_count()
-    if separator is not None and dtype == pl.String:
+    tally = Tally(series.name, series.dtype, exact=exact, separator=None)
+    tally.add(series, first_row)
+    return tally.digest()
+
+
+def entries(series: pl.Series, separator: str | None) -> pl.Series:
+    """What is counted: the values themselves; of lists, and of texts with a separator, what they hold, once a row."""
+    if separator is not None and series.dtype == pl.String:
         series = pieces(series, separator)
-    if isinstance(dtype, pl.Array):
+    if isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
     if isinstance(series.dtype, pl.List):
         series = series.drop_nulls().list.unique(maintain_order=True).explode(empty_as_null=False)
@@ -109,12 +171,7 @@ def digest(series: pl.Series, first_row: int = 0, *, exact: bool = False, separa
         series = series.cast(pl.String)
     if series.dtype.is_nested() or series.dtype == pl.Object:
         series = pl.Series(series.name, dtype=pl.Null)  # nobody will look at these
-    each = pl.repeat(1, len(series), dtype=pl.Int64, eager=True)
-    rows = pl.int_range(first_row, first_row + len(series), dtype=pl.Int64, eager=True)
-    counted = summed(pl.DataFrame({"value": series, "n": each, "first": rows}))
-    present = Digest("", counted, n_rows, n_null, dtype, exact, BITS, False, False).present
-    counted, bits = shortened(counted, BITS, exact)
-    return Digest(series.name, counted, n_rows, n_null, dtype, exact, bits, len(present) == n_rows, is_whole(present))
+    return series
 
 
 def pieces(series: pl.Series, separator: str) -> pl.Series:
@@ -142,22 +199,31 @@ def summed(counted: pl.DataFrame) -> pl.DataFrame:
     return counted.group_by("value").agg(pl.col("n").sum(), pl.col("first").min()).sort("first")
 
 
+def can_shorten(dtype: Any) -> bool:
+    """Whether digits can be dropped: of numbers, and of moments those below the minute."""
+    return bool(dtype.is_numeric()) or isinstance(dtype, pl.Datetime)
+
+
 def shortened(counted: pl.DataFrame, bits: int, exact: bool) -> tuple[pl.DataFrame, int]:
-    """Drop digits until few enough numbers are left: how many that takes depends on the numbers, not on how they came."""
-    if exact or not counted["value"].dtype.is_numeric():
+    """Drop digits until few enough values are left: how many that takes depends on the values, not on how they came."""
+    dtype = counted["value"].dtype
+    if exact or not can_shorten(dtype):
         return counted, bits
-    while counted.height > MOST_NUMBERS:
+    while counted.height > MOST_NUMBERS and (dtype.is_numeric() or bits == BITS):
         bits -= 4
         counted = summed(cut(counted, bits))
     return counted, bits
 
 
 def cut(counted: pl.DataFrame, bits: int) -> pl.DataFrame:
-    """The numbers with their last digits dropped."""
+    """The values with their last digits dropped."""
     if bits == BITS:
         return counted
+    values = counted["value"]
+    if isinstance(values.dtype, pl.Datetime):
+        return counted.with_columns(values.dt.truncate("1m").alias("value"))
     kept = np.uint64(0xFFFFFFFFFFFFFFFF ^ ((1 << (BITS - bits)) - 1))
-    numbers = counted["value"].cast(pl.Float64).fill_null(np.nan).to_numpy().view(np.uint64) & kept
+    numbers = values.cast(pl.Float64).fill_null(np.nan).to_numpy().view(np.uint64) & kept
     return counted.with_columns(pl.Series("value", numbers.view(np.float64) + 0.0, nan_to_null=True))
 
 
@@ -165,6 +231,6 @@ def is_whole(values: pl.Series) -> bool:
     """Whether no number has a fraction, also where they are stored as floats."""
     if not values.dtype.is_float():
         return bool(values.dtype.is_integer())
-    numbers = values.to_numpy()
+    numbers = values.drop_nulls().to_numpy()
     finite = numbers[np.isfinite(numbers)]
     return bool((finite == np.floor(finite)).all())

@@ -24,6 +24,11 @@ class ColumnSchema:
     reason: str
     separator: str | None = None
 
+    @property
+    def is_text(self) -> bool:
+        """Whether its values are texts as they stand."""
+        return self.kind == "categorical" and self.stored == "text"
+
 
 Schema = tuple[ColumnSchema, ...]
 

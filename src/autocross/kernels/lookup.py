@@ -1,0 +1,104 @@
+"""Values -> places: a table of hashes, and a search among edges.
+
+hashes : uint64 (n_rows,)     those of the rows' values
+keys   : uint64 (n_slots,)    hash kept in each slot; n_slots is a power of two, a hash lies in or behind the slot of its last bits
+number : int32 (n_slots,)     the number of the slot's value, -1 where there is none
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.kernels import kernel, part
+
+Hashes = NDArray[np.uint64]
+Numbers = NDArray[np.int32]
+
+
+@part
+def slot_of(hashed: np.uint64, keys: Hashes, number: Numbers) -> np.uint64:
+    """The slot that has the hash, or the empty one where it belongs."""
+    last = np.uint64(keys.shape[0] - 1)
+    slot = hashed & last
+    while number[slot] >= 0 and keys[slot] != hashed:
+        slot = (slot + np.uint64(1)) & last
+    return slot
+
+
+@kernel
+def enter(
+    hashes: Hashes,
+    row: int,
+    keys: Hashes,
+    number: Numbers,
+    n_before: int,
+    n: int,
+    counts: NDArray[np.int64],
+    first: NDArray[np.int64],
+    index: Numbers,
+) -> tuple[int, int]:
+    """Number the rows' values into `index`, from `row` on, and count them; `n` have numbers, `n_before` had before these rows.
+
+    A new value takes the next number, and its row goes into `first`. Ends early where the table is half full; returns how far
+    it came, in rows and in numbers.
+    """
+    while row < hashes.shape[0] and 2 * n < keys.shape[0]:
+        slot = slot_of(hashes[row], keys, number)
+        if number[slot] < 0:
+            keys[slot], number[slot] = hashes[row], n
+            first[n - n_before] = row
+            n += 1
+        own = number[slot]
+        counts[own] += 1
+        index[row] = own
+        row += 1
+    return row, n
+
+
+@kernel
+def find(hashes: Hashes, keys: Hashes, number: Numbers, table: Any, found: Any) -> None:
+    """What the table has for the number of each row's value; its last entry where the value has none."""
+    last = table.shape[0] - 1
+    for row in range(hashes.shape[0]):
+        own = number[slot_of(hashes[row], keys, number)]
+        found[row] = table[np.uint64(own if own >= 0 else last)]
+
+
+@kernel
+def move(keys: Hashes, number: Numbers, new_keys: Hashes, new_number: Numbers) -> None:
+    """Put a table's values into a larger one."""
+    for slot in range(keys.shape[0]):
+        if number[slot] >= 0:
+            place = slot_of(keys[slot], new_keys, new_number)
+            new_keys[place], new_number[place] = keys[slot], number[slot]
+
+
+@part
+def in_order(bits: np.int64) -> np.int64:
+    """A float's bits as a whole number of the same order."""
+    return bits ^ ((bits >> np.int64(63)) & np.int64(0x7FFFFFFFFFFFFFFF))
+
+
+@kernel
+def locate(
+    values: NDArray[np.float64], bits: NDArray[np.int64], edges: NDArray[np.int64], start: Any, shift: int, top: int, place: Any
+) -> None:
+    """How many edges are no larger than each value; for NaN one more than there are edges.
+
+    `bits` are those of the values, `edges` those of the edges made to be in order, padded with the largest number. The upper bits
+    of a value, less those of the first edge, tell by `start` where to begin; the rest is a search among 2 * `top` - 1 edges or
+    fewer, without branches: they would be guessed wrong.
+    """
+    n = edges.shape[0] - 2 * top
+    low, high = edges[0], edges[n - 1]
+    for row in range(bits.shape[0]):
+        x = in_order(bits[row])
+        at = np.uint64(start[np.uint64(min(max(x, low), high) - low) >> np.uint64(shift)])
+        half = np.uint64(top)
+        while half > np.uint64(0):
+            at += half * np.uint64(edges[at + half - np.uint64(1)] <= x)
+            half >>= np.uint64(1)
+        place[row] = at if values[row] == values[row] else np.uint64(n + 1)

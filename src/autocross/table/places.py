@@ -1,0 +1,101 @@
+"""Distinct values, numbered in the order in which they come, and found again by their 64-bit hashes.
+
+Two of ten million values share a hash once in 400,000 columns. The hashes are polars' own; nothing that is kept depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from autocross.kernels import lookup
+from autocross.table.values import MISSING_TEXTS
+
+Numbers = NDArray[np.int32]
+FEWEST_SLOTS = 1 << 10
+
+
+def hashed(values: pl.Series) -> NDArray[np.uint64]:
+    """A number for each value, the same for equal ones, whatever type of number they have; a null has one too."""
+    return values.hash().to_numpy()
+
+
+class Places:
+    """A table from values to their numbers."""
+
+    def __init__(self, n_expected: int = 0) -> None:
+        self.n = 0
+        self.parts: list[pl.Series] = []
+        self.make(max(FEWEST_SLOTS, 1 << (4 * n_expected).bit_length()))
+
+    @classmethod
+    def of(cls, values: pl.Series | Sequence[str | None]) -> Places:
+        """Those of values that all differ: 0, 1, ..."""
+        places = cls(len(values))
+        places.add(pl.Series(values))
+        return places
+
+    def make(self, n_slots: int) -> None:
+        self.keys, self.number = np.zeros(n_slots, np.uint64), np.full(n_slots, -1, np.int32)
+        self.counts = np.zeros(n_slots // 2 + 1, np.int64)
+
+    def add(self, values: pl.Series) -> tuple[Numbers, NDArray[np.int64]]:
+        """The number of each row's value, and the rows in which new values came."""
+        hashes = hashed(values)
+        index, first = np.empty(len(values), np.int32), np.empty(len(values), np.int64)
+        row, n = 0, self.n
+        while True:
+            row, n = lookup.enter(hashes, row, self.keys, self.number, self.n, n, self.counts, first, index)
+            if row == len(values):
+                break
+            keys, number, counts = self.keys, self.number, self.counts
+            self.make(4 * len(keys))
+            lookup.move(keys, number, self.keys, self.number)
+            self.counts[: len(counts)] = counts
+        new = first[: n - self.n]
+        self.n = n
+        if len(new):
+            self.parts.append(values.gather(new))
+        return index, new
+
+    def find(self, values: pl.Series, table: NDArray[Any]) -> NDArray[Any]:
+        """What the table has for the number of each row's value; its last entry for values that have none."""
+        found = np.empty(len(values), table.dtype)
+        lookup.find(hashed(values), self.keys, self.number, table, found)
+        return found
+
+    @property
+    def n_rows(self) -> NDArray[np.int64]:
+        """How often each was added, by number."""
+        return self.counts[: self.n]
+
+    @property
+    def values(self) -> pl.Series:
+        """All of them, by number."""
+        self.parts = [pl.concat(self.parts)] if len(self.parts) > 1 else self.parts
+        return self.parts[0] if self.parts else pl.Series(dtype=pl.Null)
+
+
+def missing(values: pl.Series) -> pl.Series | None:
+    """Which of the values mean that there is none; None where no value does."""
+    gone = values.is_null()
+    if values.dtype == pl.String:
+        gone |= values.is_in(sorted(MISSING_TEXTS))
+    elif values.dtype.is_float():
+        gone |= values.is_nan().fill_null(True)
+    return gone if gone.any() else None
+
+
+def factored(texts: pl.Series) -> tuple[pl.Series, Numbers]:
+    """The distinct texts and, for each row, the place of its text; -1 is missing."""
+    places = Places()
+    index, _ = places.add(texts)
+    gone = missing(places.values)
+    if gone is None:
+        return places.values, index
+    number = np.where(gone, -1, np.cumsum(~gone.to_numpy()) - 1).astype(np.int32)
+    return places.values.filter(~gone), number[index]

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench-core bench-search bench-race bench-kernels paper paper-quick clean
+.PHONY: help demo test check coverage docs bench-core bench-search bench-kernels bench-scale bench-scale-full bench-peers paper paper-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -40,12 +40,18 @@ bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; wri
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/small.py
 
-bench-race: .venv/ready ## time of a default fit beside CatBoost's; writes docs/benchmarks.md
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[bench]"
-	$(BIN)/python benchmarks/race.py
-
 bench-kernels: .venv/ready ## every kernel beside the plain loop in C (needs gcc) and NumPy; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/kernels.py
+
+bench-scale: .venv/ready ## 0.1, 1 and 10 million generated rows: time and memory; some 15 minutes; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/scale.py
+
+bench-scale-full: .venv/ready ## the same with Criteo's 45.8 million rows
+	$(BIN)/python benchmarks/scale.py --full
+
+bench-peers: .venv/ready ## time of a default fit beside LightGBM, CatBoost, EBM, Vowpal Wabbit, scikit-learn; writes docs/benchmarks.md
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
+	$(BIN)/python benchmarks/peers.py
 
 paper: .venv/ready ## every table and figure of the paper, resumable, hours; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"

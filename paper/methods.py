@@ -217,6 +217,28 @@ class EBM(OneRow):
         return self.model.predict_proba(filled(rows, self.schema.names()))[:, 1]
 
 
+class ScikitLR(OneRow):
+    """One-hot categories and scaled numbers, as most would write it."""
+
+    def fit(self, train: pl.DataFrame) -> None:
+        from sklearn.compose import make_column_transformer
+        from sklearn.impute import SimpleImputer
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+        words = text_columns(plain(self.keep_schema(train)))
+        rows = filled(train, self.schema.names())
+        numbers = [name for name in rows.columns if name not in words]
+        columns = make_column_transformer(
+            (make_pipeline(SimpleImputer(), StandardScaler()), numbers), (OneHotEncoder(handle_unknown="ignore"), words)
+        )
+        self.model = make_pipeline(columns, LogisticRegression(max_iter=1000)).fit(rows, train[TARGET].to_numpy())
+
+    def score(self, rows: pl.DataFrame) -> Scores:
+        return self.model.predict_proba(filled(rows, self.schema.names()))[:, 1]
+
+
 class VowpalWabbit(OneRow):
     """Hashed features with all interactions of two, three passes over shuffled rows."""
 
@@ -281,4 +303,5 @@ METHODS: dict[str, Callable[[], Method]] = {
     "xDeepFM": partial(network, "xDeepFM"),
     "AC+W&D": partial(network, "AC+W&D"),
 }
+OTHERS: dict[str, Callable[[], Method]] = {"scikit-learn's LR": ScikitLR}  # for benchmarks/peers.py, no part of the paper's tables
 SLOW = ("EBM", "Deep", "xDeepFM")  # two seeds will do

@@ -362,8 +362,8 @@ class SlowSearch:
             known = sorted((cross for cross in found if cross in self.last), key=lambda cross: (-self.last[cross], cross))
             left = [cross for cross in found if cross not in known[loop.STALE :]]
         ranked = []
-        for learned in self.rung_rows(models, len(found)):
-            judged = learned if len(models.models) > 1 else models.n_rows
+        for learned in self.rung_rows(models, len(left)):
+            judged = learned if len(models.models) > 1 else min(models.n_rows, halving.JUDGES * learned)
             ranked = [(cross, *models.gain_alone(*self.in_slots(cross, learned), learned, judged)) for cross in left]
             ranked.sort(key=lambda one: (-one[1], one[0]))
             self.last.update({cross: gain / learned for cross, gain, _ in ranked})
@@ -376,8 +376,8 @@ class SlowSearch:
         rarer_rate = min(Counter(models.label).values()) / models.n_rows
         share = min(math.ceil(models.n_rows / halving.FEWEST_SHARE), halving.SHARE_ENDS)
         first = max(halving.FEWEST_ROWS, math.ceil(halving.FEWEST_RARER / rarer_rate), share)
-        most = max(1, math.ceil(math.log2(max(n_candidates, 2))))
-        return [first * 2**at for at in range(most) if first * 2**at < models.n_rows] + [models.n_rows]
+        before = [first * 2**at for at in range(99) if n_candidates // 2**at > halving.FINALISTS]
+        return [rows for rows in before if rows < models.n_rows] + [models.n_rows]
 
     def refit(self, former: Models, round: int) -> Models:
         """The same fields on fresh folds, from nothing; then the crosses may relax. A holdout stays, and so do the weights."""

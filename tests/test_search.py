@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autocross import AutoCrossClassifier, load
-from autocross.crossing import MODULUS, MOST_ENTRIES, CrossCoder, cross_key, pair_up
+from autocross import AutoCrossClassifier, crossing, load
+from autocross.crossing import MODULUS, MOST_ENTRIES, CrossCoder, count_keys, cross_key, pair_up
 from autocross.features import FIRST, RARE, Field, FieldCodes
 from autocross.models import metrics
 from autocross.search import loop
@@ -106,6 +106,20 @@ def test_values_without_a_code_are_rare_or_hashed() -> None:
     assert [coder.encode_one(pair) for pair in ((2, 3), (3, 2), (3, 3))] == [(FIRST + 1,), (FIRST + 2,), (RARE,)]
     hashed = CrossCoder((0, 1), (4, 4), values, n_buckets=8)
     assert hashed.encode(rows).codes[2] == hashed.encode_one((3, 3))[0] >= FIRST + 3
+
+
+def test_few_keys_are_counted_and_looked_up_by_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    sizes, rows = (7, 9), [FieldCodes(rng.integers(0, size, 500).astype(np.uint8)) for size in (5, 9)]
+    keys = cross_key(pair_up(rows)[0], sizes)
+    coder = CrossCoder((0, 1), sizes, np.array([[2, 2], [2, 3], [3, 2]], np.uint32))
+    by_table = count_keys(keys, sizes), coder.encode(rows).codes
+    monkeypatch.setattr(crossing, "DENSE", 10)
+    by_search = count_keys(keys, sizes), coder.encode(rows).codes
+    for (distinct, entry, counts), codes in (by_table, by_search):
+        assert keys[entry].tolist() == distinct.tolist() == by_table[0][0].tolist()
+        assert counts.tolist() == by_table[0][2].tolist()
+        assert codes.tolist() == by_table[1].tolist()
 
 
 # The tournament.

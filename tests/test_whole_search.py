@@ -199,6 +199,7 @@ def test_a_planted_pair_and_triple_by_several_crosses_a_round(holdout: bool, mon
 def test_several_rungs_and_many_rounds_that_do_not_rank_everything(holdout: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(halving, "FEWEST_ROWS", 100)
     monkeypatch.setattr(halving, "FEWEST_RARER", 20)
+    monkeypatch.setattr(halving, "FINALISTS", 1)
     for name, few in (("STALE", 4), ("EVERYTHING", 3), ("TRIES", 2)):
         monkeypatch.setattr(loop, name, few)
     search = same(planted(7, 400, 2.0, 2.5), holdout, 3)
@@ -228,6 +229,7 @@ def test_too_few_rows_of_the_rarer_label() -> None:
 def test_columns_in_order_and_several_rungs(holdout: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(halving, "FEWEST_ROWS", 150)
     monkeypatch.setattr(halving, "FEWEST_RARER", 50)
+    monkeypatch.setattr(halving, "FINALISTS", 2)
     search = same(ordered(34, 500, 2.5, 2.5), holdout, 3)
     assert {one.rows for one in search.rungs} == {150, 300, 500}
     assert {(0, 1), (2, 3)} <= smooth_ones(search)

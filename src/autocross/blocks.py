@@ -7,7 +7,7 @@ are spread over blocks. Every block keeps its rows in that order: the first shar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ INTERCEPT: Cross = ()
 class Block:
     """Some rows, kept where one worker is. ``odds`` is (n_rows, n_models), those of each model.
 
-    ``row`` are the rows' numbers in the table, ``trial`` the codes of a candidate, ``former`` odds and losses kept for comparison.
+    ``row`` are the rows' numbers in the table, ``trial`` the codes of a candidate, ``former`` odds and losses kept for comparison,
+    ``whole`` what there was before it was made narrow.
     Of the whole shuffle, the block has every ``n_blocks``-th row from ``place``.
     """
 
@@ -39,6 +40,7 @@ class Block:
     odds: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     trial: FieldCodes = field(default_factory=lambda: FieldCodes(np.zeros(0, np.uint32)))
     former: tuple[NDArray[np.float64], NDArray[np.float64]] = field(default_factory=lambda: (np.zeros((0, 0)), np.zeros(0)))
+    whole: Block | None = None
 
     @property
     def n_rows(self) -> int:
@@ -59,6 +61,21 @@ def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]], f
             coded = FieldCodes(np.take(table, coded.codes, out=codes))
         fields[(at,)] = coded
     block.codes = {INTERCEPT: block.codes[INTERCEPT], **fields}
+
+
+def narrow(block: Block, n: int) -> None:
+    """Work on those rows only that are among the first n of the whole shuffle, until `widen`."""
+    last = block.among_first(n)
+    block.whole = whole = replace(block)
+    block.codes = {cross: coded.between(0, last) for cross, coded in whole.codes.items()}
+    block.label, block.weight, block.fold, block.row = whole.label[:last], whole.weight[:last], whole.fold[:last], whole.row[:last]
+
+
+def widen(block: Block) -> None:
+    """Back to all rows, if there are more."""
+    if (whole := block.whole) is not None:
+        block.codes, block.label, block.weight = whole.codes, whole.label, whole.weight
+        block.fold, block.row, block.whole = whole.fold, whole.row, None
 
 
 def refold(block: Block, fold: NDArray[np.uint8]) -> None:

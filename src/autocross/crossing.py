@@ -6,6 +6,7 @@ while the product of the sizes is smaller, a hash beyond. Frequent keys get code
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, narrowest
 Ints = NDArray[np.int64]
 
 MODULUS = (1 << 40) - 87  # prime; times any number of codes below 2^23 it fits 63 bits
+DENSE = 1 << 22  # keys at most for a table of all of them
 MOST_ENTRIES = 64  # a row's entries in a cross of multi-value fields, at most
 
 
@@ -61,6 +63,18 @@ def axis_of(parts: Sequence[Field]) -> int | None:
     if not axes or any(part.width > 1 for part in parts):
         return None
     return max(axes, key=lambda at: parts[at].n_codes)
+
+
+def count_keys(keys: Ints, sizes: Sequence[int]) -> tuple[Ints, Ints, Ints]:
+    """The distinct keys in order, an entry that has each, and how many do."""
+    span = math.prod(sizes)
+    if span > min(DENSE, len(keys)):
+        distinct, entry, counts = np.unique(keys, return_index=True, return_counts=True)
+        return distinct, entry, counts.astype(np.int64)
+    counts, entry = np.bincount(keys, minlength=span), np.empty(span, np.int64)
+    entry[keys] = np.arange(len(keys))
+    distinct = np.flatnonzero(counts)
+    return distinct, entry[distinct], counts[distinct].astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -111,6 +125,10 @@ class CrossCoder:
 
     def look_up(self, keys: Ints) -> Ints:
         """The codes of keys: their place among the known ones, else a bucket, else rare."""
+        if not self.n_buckets and (span := math.prod(self.sizes)) <= min(DENSE, len(keys)):
+            table = np.full(span, RARE, np.int64)
+            table[self.keys] = np.arange(FIRST, FIRST + len(self.keys))
+            return table[keys]
         at = np.searchsorted(self.keys, keys)
         other = FIRST + len(self.keys) + keys % self.n_buckets if self.n_buckets else np.int64(RARE)
         if not len(self.keys):

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross import folds as splits
-from autocross.blocks import INTERCEPT, BlockWriter, Cross, keep_fields, make_blocks, refold
+from autocross.blocks import INTERCEPT, BlockWriter, Cross, keep_fields, make_blocks, narrow, refold, widen
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
@@ -47,6 +47,7 @@ FINAL_SWEEPS = 20
 CERTAIN_SWEEPS = 5  # of the final fit, however little time is left
 READING = "reading columns"
 BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
+TUNING_ROWS = 1_000_000  # on which penalties are chosen, at most: more rows would choose the same
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 
 
@@ -143,6 +144,7 @@ class Training:
                 why = self.find(engine, so_far, rows, folds, encoding.min_count)
             except Stopped as stopped:
                 why = str(stopped)
+                engine.run(widen)
                 so_far.lay_out(engine, range(len(so_far.encoder.fields)))
             self.reporter.tell(SearchStopped, why=why, n_crosses=len(so_far.accepted))
             self.history += [
@@ -210,9 +212,7 @@ class Training:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
         kept = self.keep_granularities(engine, so_far.encoder, rows, folds)
         so_far.lay_out(engine, kept)
-        regression = Regression(engine, rows.total_weight, folds.n_models, min_count=min_count)
-        so_far.regression = regression
-        self.tune(regression, so_far.encoder)
+        regression = self.tuned(engine, so_far, rows, folds.n_models, min_count)
         so_far.score = score = self.score(regression)
         self.history.append({"seconds": self.reporter.seconds, "crosses": 0, "score": score})
         if self.look_for_leaks(engine, regression, rows, folds, score):
@@ -339,6 +339,27 @@ class Training:
         self.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)
         return sorted({*range(len(fields))} - {*judged} | {*best})
 
+    def tuned(self, engine: Engine, so_far: SoFar, rows: Rows, n_models: int, min_count: int) -> Regression:
+        """All fields fitted, their penalties chosen: where there are many rows, on a sample of them."""
+        share = min(1.0, TUNING_ROWS / rows.n_rows)
+        fewest = max(min(min_count, 2), round(min_count * share))
+        if share < 1.0:
+            engine.each(narrow, TUNING_ROWS)
+        so_far.regression = sample = Regression(engine, rows.total_weight * share, n_models, min_count=fewest)
+        self.tune(sample, so_far.encoder)
+        if share == 1.0:
+            return sample
+        engine.each(widen)
+        regression = Regression(engine, rows.total_weight, n_models, min_count=min_count)
+        for cross, term in sample.terms.items():
+            if cross == INTERCEPT:
+                regression.move(cross, term.weight)
+            else:
+                regression.add(cross, term.field, term.penalty, term.weight)
+        regression.converge(tuning.FINE, tuning.MAX_SWEEPS)
+        so_far.regression = regression
+        return regression
+
     def tune(self, regression: Regression, encoder: Encoder) -> None:
         """Fit all fields, their penalties chosen on the rows left out."""
         phase, step = "tuning penalties", 0
@@ -395,7 +416,7 @@ class Training:
         regression = Regression(engine, rows.total_weight, 1, everyone=True)
         regression.move(INTERCEPT, start[INTERCEPT][:, None])
         for term, field in zip(producer.terms, producer.fields, strict=True):
-            regression.add(term, field, penalties[term], start[term])
+            regression.add(term, field, penalties[term], start[term][:, None])
         sweeps = regression.converge(FINAL, CERTAIN_SWEEPS)
         if sweeps == CERTAIN_SWEEPS:
             engine.between = self.stopping.check_last

@@ -146,7 +146,7 @@ class Regression:
         self.add(INTERCEPT, Field("", "", 1, shares_rare=False), UNPENALISED)
 
     def add(self, cross: Cross, field: Field, penalty: Penalty, weight: Floats | None = None) -> None:
-        """Put a field into the model, with weight zero or with the weights given (n_codes,) for every model."""
+        """Put a field into the model, with weight zero or with the weights given, (n_codes, n_models) or (n_codes, 1)."""
         tied = np.zeros((field.n_codes, self.n_models), np.bool_)
         if field.shares_rare and self.min_count > 1:
             # Rarity is judged by the rows a model learns from, so that its left-out rows meet rare values as serving will.
@@ -154,7 +154,7 @@ class Regression:
         term = Term(field, penalty, np.zeros((field.n_codes, self.n_models)), tied)
         self.terms[cross] = term
         if weight is not None:
-            initial = np.where(tied, weight[RARE] if field.n_codes > RARE else 0.0, weight[:, None])
+            initial = np.where(tied, weight[RARE] if field.n_codes > RARE else 0.0, weight)
             self.move(cross, initial)
 
     def move(self, cross: Cross, delta: Floats) -> None:

@@ -2,7 +2,7 @@
 
 Sums are taken at weight zero, so a rung's sums over all its rows are those of the former rung plus those of the new rows:
 learning goes on where it stopped. Small rungs lie; a rung has 2,000 rows and 200 of the rarer label at least, and a
-quarter of all rows where that is no more than 16,000.
+quarter of all rows where that is no more than 16,000. The last few compete on all rows.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ FEWEST_RARER = 200
 FEWEST_SHARE, SHARE_ENDS = 4, 16_000
 # One holdout, a fifth of all, judges with as many rows as learn, until these are 200,000.
 JUDGES, MOST_JUDGES = 5, 1_000_000
+FINALISTS = 8  # so few are compared on all rows at once: a round may accept several
 SMALL = 1_000_000  # rows up to which the paper's N is twice the sum, five times beyond
 
 
@@ -36,13 +37,13 @@ class Scored:
 
 def rung_rows(halving: Halving, n_candidates: int, n_rows: int, rarer_rate: float) -> list[int]:
     """How many rows each rung sees; the last one decides."""
-    n_rungs = max(1, math.ceil(math.log2(max(n_candidates, 2))))
     if halving == "paper":
+        n_rungs = max(1, math.ceil(math.log2(max(n_candidates, 2))))
         n_blocks = (2 if n_rows <= SMALL else 5) * (2**n_rungs - 1)
         return [max(1, n_rows * (2 ** (k + 1) - 1) // n_blocks) for k in range(n_rungs)]
     first = max(FEWEST_ROWS, math.ceil(FEWEST_RARER / max(rarer_rate, 1e-9)), min(math.ceil(n_rows / FEWEST_SHARE), SHARE_ENDS))
     rows: list[int] = []
-    while first < n_rows and len(rows) < n_rungs:
+    while first < n_rows and n_candidates >> len(rows) > FINALISTS:
         rows.append(first)
         first *= 2
     return [*rows, n_rows]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.blocks import INTERCEPT, Block, Cross, refold
-from autocross.crossing import MOST_ENTRIES, CrossCoder, cross_key, most_frequent, pair_up
+from autocross.crossing import MOST_ENTRIES, CrossCoder, count_keys, cross_key, most_frequent, pair_up
 from autocross.engines import Engine
 from autocross.events import CandidatesRanked, CrossTried, Reporter
 from autocross.features import CAP, Field, hash_bits
@@ -51,8 +51,8 @@ RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of t
 def distinct(block: Block, cross: Cross, sizes: tuple[int, ...]) -> tuple[Ints, NDArray[np.uint32], Ints]:
     """Keys of a cross in the block, the fields' codes behind each, and how often they occur."""
     columns, _ = pair_up([block.codes[(at,)] for at in cross])
-    keys, first, counts = np.unique(cross_key(columns, sizes), return_index=True, return_counts=True)
-    return keys, np.stack([column[first] for column in columns], axis=1).astype(np.uint32), counts.astype(np.int64)
+    keys, entry, counts = count_keys(cross_key(columns, sizes), sizes)
+    return keys, np.stack([column[entry] for column in columns], axis=1).astype(np.uint32), counts
 
 
 def put(block: Block, coder: CrossCoder) -> int:
@@ -192,7 +192,8 @@ class Search:
             return []
         self.enter(state)
         regression = state.regression
-        rungs = halving.rung_rows(self.options.halving, len(found), self.n_rows, regression.rarer_rate)
+        entrants = self.worth_scoring(state, found)
+        rungs = halving.rung_rows(self.options.halving, len(entrants), self.n_rows, regression.rarer_rate)
 
         def watch(rung: int, rows: int, ranked: Sequence[halving.Scored]) -> None:
             self.last.update((scored.candidate.cross, scored.gain / rows) for scored in ranked)
@@ -200,7 +201,6 @@ class Search:
             facts = {"rung": rung + 1, "n_rungs": len(rungs), "rows": rows, "n_candidates": len(ranked), "best": best}
             self.reporter.tell(CandidatesRanked, round=state.round + 1, **facts)
 
-        entrants = self.worth_scoring(state, found)
         ranked = halving.tournament(self.engine, regression, self.contest(regression), entrants, rungs, self.n_rows, watch)
         return self.accept(state, [scored for scored in ranked if scored.gain > 0 or self.to_the_letter], len(found))
 

@@ -35,7 +35,7 @@ def fitted(frame: pl.DataFrame, **options: Any) -> tuple[AutoCrossClassifier, fl
 
 
 def test_many_weak_crosses_come_in_together(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    frame = crossed(6, 40, 0.35)
+    frame = crossed(6, 40, 0.25)
     both, auc = fitted(frame)
     assert len(both.crosses_) >= 15
     assert {frozenset(one.columns) for one in both.crosses_} >= {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,8 @@ def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]], f
     for at, (stem, table) in enumerate(kept):
         coded = block.codes[(stem,)]
         if table is not None:
-            codes = room(table.dtype, block.n_rows, folder, f"field-{at}-{block.place}")
-            coded = FieldCodes(np.take(table, coded.codes, out=codes))
+            codes = room(table.dtype, block.n_rows, folder)
+            coded = FieldCodes(np.take(table, coded.codes, out=codes, mode="clip"))
         fields[(at,)] = coded
     block.codes = {INTERCEPT: block.codes[INTERCEPT], **fields}
 
@@ -83,51 +84,62 @@ def refold(block: Block, fold: NDArray[np.uint8]) -> None:
     block.fold = fold[block.row]
 
 
-def room(kind: Any, n: int, folder: Path | None, name: str) -> NDArray[Any]:
-    """A place for codes: in memory, or in a file of the folder."""
-    return np.empty(n, kind) if folder is None or n == 0 else np.memmap(folder / name, kind, "w+", shape=(n,))
+def room(kind: Any, n: int, folder: Path | None) -> NDArray[Any]:
+    """A place for codes: in memory, or in a file of the folder, which has no name and goes with the codes."""
+    if folder is None or n == 0:
+        return np.empty(n, kind)
+    with TemporaryFile(dir=folder) as file:
+        return np.memmap(file, kind, "w+", shape=(n,))
 
 
 class BlockWriter:
-    """Rows -> shuffled blocks, part by part. Given a folder, the codes of single-value fields are kept in files there."""
+    """Rows -> shuffled blocks, part by part. Given a folder, the codes of single-value fields are kept in files there.
+
+    Files are written from their beginning to their end: pages written here and there would go to the disk many times over.
+    """
 
     def __init__(self, kinds: Sequence[Any], n_rows: int, seed: int, n_blocks: int, folder: Path | None = None) -> None:
-        self.n_rows, self.n_blocks = n_rows, min(n_blocks, max(1, n_rows))
+        self.n_rows, self.n_blocks, self.folder = n_rows, min(n_blocks, max(1, n_rows)), folder
         self.order = np.argsort(mix(seed, np.arange(n_rows)))  # no two are equal
-        self.place = np.empty(n_rows, np.int64)  # of each row in the shuffle
-        self.place[self.order] = np.arange(n_rows)
         self.ragged: dict[int, list[FieldCodes]] = {}
-        self.codes = [
-            [room(kind, len(self.order[part :: self.n_blocks]), folder, f"stem-{at}-{part}") for at, kind in enumerate(kinds)]
-            for part in range(self.n_blocks)
-        ]
+        self.codes: list[NDArray[Any] | None] = [room(kind, n_rows, folder) for kind in kinds]
 
     def add(self, first_row: int, codes: Sequence[FieldCodes], each: Callable[..., Iterable[None]] = map) -> None:
         """The codes of rows in sequence; ``each`` may write them side by side."""
-        place = self.place[first_row : first_row + codes[0].n_rows] if codes else self.place[:0]
-        mine = [np.flatnonzero(place % self.n_blocks == part) for part in range(self.n_blocks)]
-        there = [place[rows] // self.n_blocks for rows in mine]
 
         def write(at: int) -> None:
-            if codes[at].starts is not None:
-                self.ragged.setdefault(at, []).append(codes[at])
-                return
-            for arrays, from_rows, to_rows in zip(self.codes, mine, there, strict=True):
-                arrays[at][to_rows] = codes[at].codes[from_rows]
+            coded, room = codes[at], self.codes[at]
+            if coded.starts is not None or room is None:
+                self.ragged.setdefault(at, []).append(coded)
+            else:
+                room[first_row : first_row + coded.n_rows] = coded.codes
 
-        for _ in each(write, range(len(codes))):
-            pass
+        list(each(write, range(len(codes))))
 
-    def blocks(self, label: NDArray[np.uint8], weight: NDArray[np.float32], fold: NDArray[np.uint8]) -> list[Block]:
-        """What was written, with the rest of each row."""
-        whole = {at: joined(parts) for at, parts in self.ragged.items()}
+    def blocks(
+        self,
+        label: NDArray[np.uint8],
+        weight: NDArray[np.float32],
+        fold: NDArray[np.uint8],
+        each: Callable[..., Iterable[list[FieldCodes]]] = map,
+    ) -> list[Block]:
+        """What was written, shuffled, with the rest of each row."""
+        rows = [np.ascontiguousarray(self.order[part :: self.n_blocks]) for part in range(self.n_blocks)]
+
+        def shuffled(at: int) -> list[FieldCodes]:
+            if at in self.ragged:
+                whole = joined(self.ragged.pop(at))
+                return [whole.take(mine) for mine in rows]
+            written, self.codes[at] = self.codes[at], None
+            assert written is not None
+            return [FieldCodes(np.take(written, mine, out=room(written.dtype, len(mine), self.folder), mode="clip")) for mine in rows]
+
+        stems = list(each(shuffled, range(len(self.codes))))
         found = []
-        for part, arrays in enumerate(self.codes):
-            rows = self.order[part :: self.n_blocks]
-            codes: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(rows), np.uint8))}
-            for at, array in enumerate(arrays):
-                codes[(at,)] = whole[at].take(rows) if at in whole else FieldCodes(array)
-            found.append(Block(codes, label[rows], weight[rows], fold[rows], rows, part, self.n_blocks))
+        for part, mine in enumerate(rows):
+            codes: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(mine), np.uint8))}
+            codes |= {(at,): parts[part] for at, parts in enumerate(stems)}
+            found.append(Block(codes, label[mine], weight[mine], fold[mine], mine, part, self.n_blocks))
         return found
 
 

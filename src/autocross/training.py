@@ -204,7 +204,7 @@ class Training:
             self.report_rows(2, done, f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns")
         moments = {name: TimeColumn(np.concatenate([part[name].micros for part in times])) for name in times[0]}
         folds = self.decide_folds(pl.concat(frames, how="vertical_relaxed"), moments, n_rows)
-        engine.place(writer.blocks(label, weight, folds.fold))
+        engine.place(writer.blocks(label, weight, folds.fold, self.each))
         rows = Rows(Labels(label, classes.words), weight, source.target, table if source.in_memory else None)
         return encoder, rows, folds
 

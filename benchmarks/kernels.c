@@ -149,11 +149,10 @@ void first_steps(
 static inline double best_move(double g, double h, double l1, double w) {
     if (h <= 0.0) return 0.0;
     double up = g + l1, u = copysign(log1p(fabs(up) / h), -up);
-    if (w + u > 0.0) return u;
+    if (l1 == 0.0 || w + u > 0.0) return u;
     double down = g - l1;
     u = copysign(log1p(fabs(down) / h), -down);
-    if (w + u < 0.0 || l1 == 0.0) return u;
-    return -w;
+    return w + u < 0.0 ? u : -w;
 }
 
 static inline double within_reach(double w) { return w < -50.0 ? -50.0 : w > 50.0 ? 50.0 : w; }

@@ -132,7 +132,8 @@ class BlockWriter:
                 return [whole.take(mine) for mine in rows]
             written, self.codes[at] = self.codes[at], None
             assert written is not None
-            return [FieldCodes(np.take(written, mine, out=room(written.dtype, len(mine), self.folder), mode="clip")) for mine in rows]
+            places = [room(written.dtype, len(mine), self.folder) for mine in rows]
+            return [FieldCodes(written.take(mine, out=here, mode="clip")) for mine, here in zip(rows, places, strict=True)]
 
         stems = list(each(shuffled, range(len(self.codes))))
         found = []

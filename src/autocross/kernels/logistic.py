@@ -179,13 +179,11 @@ def best_move(g: float, h: float, l1: float, w: float) -> float:
         return 0.0
     up = g + l1
     u = math.copysign(math.log1p(abs(up) / h), -up)
-    if w + u > 0.0:
+    if l1 == 0.0 or w + u > 0.0:
         return u
     down = g - l1
     u = math.copysign(math.log1p(abs(down) / h), -down)
-    if w + u < 0.0:
-        return u
-    return u if l1 == 0.0 else -w
+    return u if w + u < 0.0 else -w
 
 
 @kernel

@@ -2,7 +2,7 @@
 
 Loops over rows and models, values where the fast search has codes, no blocks and no engine. Every row has one value a field and
 weight 1; penalties are by field and have no l1, the metric is AUC, the beam is one wide. Columns in order keep their rare values.
-Rows come in the order of the shuffle: the first n of them are what a rung of n rows sees.
+Rows come in the order of the shuffle: those with places below n / n_rows of 2^32 are what a rung of n rows sees.
 
 Additions are of whole numbers, as in the kernels, so their order is free. Where the fast search takes NumPy's logarithm or
 exponential of an array, this takes NumPy's of a number: the C library's may differ in the last bit.
@@ -286,10 +286,17 @@ class Try:
 
 
 class SlowSearch:
-    """The search over columns of codes. ``fresh`` draws the folds of a round."""
+    """The search over columns of codes. ``place`` has the rows' places in the shuffle, ``fresh`` draws the folds of a round."""
 
-    def __init__(self, columns: Sequence[Sequence[int]], fields: Sequence[Field], fresh: Callable[[int], list[int]]) -> None:
+    def __init__(
+        self,
+        columns: Sequence[Sequence[int]],
+        place: Sequence[int],
+        fields: Sequence[Field],
+        fresh: Callable[[int], list[int]],
+    ) -> None:
         self.rows = list(zip(*columns, strict=True))
+        self.place = place
         self.fields = fields
         self.fresh = fresh
         self.last: dict[Cross, float] = {}  # gain a row when last ranked
@@ -301,6 +308,10 @@ class SlowSearch:
     @property
     def accepted(self) -> list[Try]:
         return [one for one in self.tries if one.accepted]
+
+    def first(self, n: int) -> int:
+        """How many rows are among about the first n of the shuffle."""
+        return len(self.rows) if n >= len(self.rows) else sum(place < n * 2**32 // len(self.rows) for place in self.place)
 
     def values(self, cross: Cross) -> list[Value]:
         return [tuple(row[at] for at in cross) for row in self.rows]
@@ -364,7 +375,8 @@ class SlowSearch:
         ranked = []
         for learned in self.rung_rows(models, len(left)):
             judged = learned if len(models.models) > 1 else min(models.n_rows, halving.JUDGES * learned)
-            ranked = [(cross, *models.gain_alone(*self.in_slots(cross, learned), learned, judged)) for cross in left]
+            seen = self.first(learned), self.first(judged)
+            ranked = [(cross, *models.gain_alone(*self.in_slots(cross, learned), *seen)) for cross in left]
             ranked.sort(key=lambda one: (-one[1], one[0]))
             self.last.update({cross: gain / learned for cross, gain, _ in ranked})
             self.rungs.append(Rung(round + 1, learned, len(ranked), [(cross, gain) for cross, gain, _ in ranked[:5]]))

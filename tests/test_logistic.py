@@ -23,7 +23,7 @@ from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
 from autocross.engines import Engine, SerialEngine
 from autocross.features import FIRST, Field, FieldCodes, in_order
-from autocross.folds import ALL
+from autocross.folds import ALL, FoldRule
 from autocross.models import metrics, tuning
 from autocross.models.logistic import Penalty, Regression, roughness
 from autocross.table.coerce import typed
@@ -58,7 +58,7 @@ class Problem:
     ) -> Regression:
         engine = engine or SerialEngine()
         fold = np.full(len(self.label), ALL, np.uint8) if fold is None else fold
-        engine.place(make_blocks(self.codes, self.label, self.weight, fold, 0, 3))
+        engine.place(make_blocks(self.codes, self.label, self.weight, FoldRule(n_models, False, listed=fold), 0, 3))
         regression = Regression(engine, float(self.weight.sum()), n_models, **more)
         for at, size in enumerate(self.sizes):
             width = self.width if at == 0 else 1
@@ -104,7 +104,9 @@ def test_equals_scikit_learns_optimum_on_real_rows(penalty: Penalty, benchmark_d
     problem.codes, problem.sizes = encoder.encode(table), [field.n_codes for field in encoder.fields]
     problem.label, problem.weight, problem.width = label, np.ones(len(label), np.float32), 1
     engine = SerialEngine()
-    engine.place(make_blocks(problem.codes, label, problem.weight, np.full(len(label), ALL, np.uint8), 0, 2))
+    engine.place(
+        make_blocks(problem.codes, label, problem.weight, FoldRule(1, False, listed=np.full(len(label), ALL, np.uint8)), 0, 2)
+    )
     regression = Regression(engine, float(len(label)), 1)
     for at, field in enumerate(encoder.fields):
         regression.add((at,), field, penalty)

@@ -99,7 +99,7 @@ def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, lis
     folds = by_row(n, SEED, holdout, "")
     with SerialEngine() as engine:
         codes = [FieldCodes(column) for column in table.columns]
-        engine.place(make_blocks(codes, table.label, np.ones(n, np.float32), folds.fold, SEED, n_blocks))
+        engine.place(make_blocks(codes, table.label, np.ones(n, np.float32), folds.rule, SEED, n_blocks))
         regression = Regression(engine, float(n), folds.n_models, min_count=MIN_COUNT)
         for at, one in enumerate(table.fields):
             regression.add((at,), one, table.penalties[at])
@@ -114,7 +114,7 @@ def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, lis
             scores, label, weight = regression.judged()
             return measure("auc", label, scores, weight)
 
-        search = Search(engine, table.fields, n, Options(), Reporter([events.append]), None, fresh, score)
+        search = Search(engine, table.fields, n, Options(), Reporter([events.append]), 0, fresh, score)
         search.run(regression, kept.append)
     return search, kept[-1], events
 
@@ -128,7 +128,8 @@ def slow(table: Table, holdout: bool) -> SlowSearch:
     def fresh(round: int) -> list[int]:
         return by_row(n, SEED + 7919 * round, holdout, "").fold[order].tolist()
 
-    search = SlowSearch(columns, table.fields, fresh)
+    place = [number >> 32 for number in mix(SEED, order).tolist()]
+    search = SlowSearch(columns, place, table.fields, fresh)
     search.run(table.label[order].tolist(), 1 if holdout else 5, MIN_COUNT, table.penalties)
     return search
 

@@ -1,7 +1,8 @@
 """Codes -> shuffled row blocks.
 
 A row's place in the shuffle comes from a hash of the seed and its row number, so that it does not depend on how rows
-are spread over blocks. Every block keeps its rows in that order: the first share of each block is a random sample.
+are spread over blocks. Every block keeps its rows in that order: those with places below some share of all are a random sample,
+the same rows whatever the blocks.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.features import FieldCodes, joined
-from autocross.folds import mix
+from autocross.folds import FoldRule, mix
 
 Cross = tuple[int, ...]  # sorted fields; one field is order 1, none is the intercept
 INTERCEPT: Cross = ()
+OF_ROWS = ("label", "weight", "fold", "row", "place", "cluster")
 
 
 @dataclass
 class Block:
     """Some rows, kept where one worker is. ``odds`` is (n_rows, n_models), those of each model.
 
-    ``row`` are the rows' numbers in the table, ``trial`` the codes of a candidate, ``former`` odds and losses kept for comparison,
-    ``whole`` what there was before it was made narrow.
-    Of the whole shuffle, the block has every ``n_blocks``-th row from ``place``.
+    ``row`` are the rows' numbers in the table of ``n_all`` rows, ``place`` their places in the shuffle, 2^32 being its length,
+    ``cluster`` the numbers of their groups or periods, ``trial`` the codes of a candidate, ``former`` odds and losses kept for
+    comparison, ``whole`` what there was before it was made narrow.
     """
 
     codes: dict[Cross, FieldCodes]
@@ -36,8 +38,9 @@ class Block:
     weight: NDArray[np.float32]
     fold: NDArray[np.uint8]
     row: NDArray[np.int64]
-    place: int = 0
-    n_blocks: int = 1
+    place: NDArray[np.uint32]
+    n_all: int
+    cluster: NDArray[np.int64] | None = None
     odds: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     trial: FieldCodes = field(default_factory=lambda: FieldCodes(np.zeros(0, np.uint32)))
     former: tuple[NDArray[np.float64], NDArray[np.float64]] = field(default_factory=lambda: (np.zeros((0, 0)), np.zeros(0)))
@@ -48,8 +51,8 @@ class Block:
         return len(self.label)
 
     def among_first(self, n: int) -> int:
-        """How many of the first n rows of the whole shuffle are here; they come first."""
-        return max(0, min(self.n_rows, -((self.place - n) // self.n_blocks)))
+        """How many of about the first n rows of the whole shuffle are here; they come first."""
+        return self.n_rows if n >= self.n_all else int(np.searchsorted(self.place, np.uint32((n << 32) // self.n_all)))
 
 
 def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]], folder: Path | None) -> None:
@@ -67,21 +70,24 @@ def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]], f
 def narrow(block: Block, n: int) -> None:
     """Work on those rows only that are among the first n of the whole shuffle, until `widen`."""
     last = block.among_first(n)
-    block.whole = whole = replace(block)
-    block.codes = {cross: coded.between(0, last) for cross, coded in whole.codes.items()}
-    block.label, block.weight, block.fold, block.row = whole.label[:last], whole.weight[:last], whole.fold[:last], whole.row[:last]
+    block.whole = replace(block)
+    block.codes = {cross: coded.between(0, last) for cross, coded in block.codes.items()}
+    for name in OF_ROWS:
+        values = getattr(block, name)
+        setattr(block, name, None if values is None else values[:last])
 
 
 def widen(block: Block) -> None:
     """Back to all rows, if there are more."""
     if (whole := block.whole) is not None:
-        block.codes, block.label, block.weight = whole.codes, whole.label, whole.weight
-        block.fold, block.row, block.whole = whole.fold, whole.row, None
+        for name in ("codes", *OF_ROWS):
+            setattr(block, name, getattr(whole, name))
+        block.whole = None
 
 
-def refold(block: Block, fold: NDArray[np.uint8]) -> None:
+def refold(block: Block, rule: FoldRule) -> None:
     """Other rows judge."""
-    block.fold = fold[block.row]
+    block.fold = rule.of(block.row, block.cluster)
 
 
 def room(kind: Any, n: int, folder: Path | None) -> NDArray[Any]:
@@ -99,7 +105,7 @@ class BlockWriter:
     """
 
     def __init__(self, kinds: Sequence[Any], n_rows: int, seed: int, n_blocks: int, folder: Path | None = None) -> None:
-        self.n_rows, self.n_blocks, self.folder = n_rows, min(n_blocks, max(1, n_rows)), folder
+        self.n_rows, self.seed, self.n_blocks, self.folder = n_rows, seed, min(n_blocks, max(1, n_rows)), folder
         self.order = np.argsort(mix(seed, np.arange(n_rows)))  # no two are equal
         self.ragged: dict[int, list[FieldCodes]] = {}
         self.codes: list[NDArray[Any] | None] = [room(kind, n_rows, folder) for kind in kinds]
@@ -120,7 +126,8 @@ class BlockWriter:
         self,
         label: NDArray[np.uint8],
         weight: NDArray[np.float32],
-        fold: NDArray[np.uint8],
+        rule: FoldRule,
+        cluster: NDArray[np.int64] | None = None,
         each: Callable[..., Iterable[list[FieldCodes]]] = map,
     ) -> list[Block]:
         """What was written, shuffled, with the rest of each row."""
@@ -140,7 +147,9 @@ class BlockWriter:
         for part, mine in enumerate(rows):
             codes: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(mine), np.uint8))}
             codes |= {(at,): parts[part] for at, parts in enumerate(stems)}
-            found.append(Block(codes, label[mine], weight[mine], fold[mine], mine, part, self.n_blocks))
+            own = None if cluster is None else cluster[mine]
+            place = (mix(self.seed, mine) >> np.uint64(32)).astype(np.uint32)
+            found.append(Block(codes, label[mine], weight[mine], rule.of(mine, own), mine, place, self.n_rows, own))
         return found
 
 
@@ -148,11 +157,11 @@ def make_blocks(
     codes: list[FieldCodes],
     label: NDArray[np.uint8],
     weight: NDArray[np.float32],
-    fold: NDArray[np.uint8],
+    rule: FoldRule,
     seed: int,
     n_blocks: int,
 ) -> list[Block]:
     """Spread rows that are all here over blocks, shuffled."""
     writer = BlockWriter([one.codes.dtype for one in codes], len(label), seed, n_blocks)
     writer.add(0, codes)
-    return writer.blocks(label, weight, fold)
+    return writer.blocks(label, weight, rule)

@@ -14,7 +14,7 @@ from autocross.encoding import rules as encoding_rules
 from autocross.engines import Engine
 from autocross.errors import AutoCrossError
 from autocross.events import PhaseStarted, Reporter, StepDone
-from autocross.folds import ALL, mix
+from autocross.folds import FoldRule, mix
 from autocross.interrupts import Interrupt
 from autocross.models import wide_deep
 from autocross.models.logistic import Regression
@@ -83,7 +83,7 @@ class DeepTraining(Training):
         self, left_out: NDArray[np.bool_], engine: Engine, producer: Producer, rows: Rows, penalties: Any
     ) -> tuple[float, list[Floats]]:
         """The regression of rows that are not left out: a network that begins with it has not seen what judges it."""
-        engine.each(refold, np.where(left_out, 0, ALL).astype(np.uint8))
+        engine.each(refold, FoldRule(1, holdout=True, listed=np.where(left_out, 0, 1).astype(np.uint8)))
         regression = Regression(engine, rows.total_weight, 1, min_count=self.min_count(rows))
         for term, field in zip(producer.terms, producer.fields, strict=True):
             regression.add(term, field, penalties[term])

@@ -24,14 +24,51 @@ MONDAY = 4 * 86_400_000_000  # weeks begin on Monday; 1970 began on a Thursday
 
 
 @dataclass(frozen=True)
+class FoldRule:
+    """The fold of any row, wherever it is kept: by a hash of its number, by its group or period (its ``cluster``), or as listed.
+
+    With ``holdout`` the first fold alone judges.
+    """
+
+    n_models: int
+    holdout: bool
+    seed: int = 0
+    by_cluster: NDArray[np.uint8] | None = None
+    listed: NDArray[np.uint8] | None = None
+
+    def of(self, row: NDArray[np.int64], cluster: NDArray[np.int64] | None) -> NDArray[np.uint8]:
+        """The folds of rows with these numbers."""
+        if self.listed is not None:
+            fold = self.listed[row]
+        elif self.by_cluster is not None and cluster is not None:
+            fold = self.by_cluster[cluster]
+        else:
+            fold = (mix(self.seed + 1_000_003, row) % np.uint64(N_FOLDS)).astype(np.uint8)
+        return np.where(fold == 0, 0, ALL).astype(np.uint8) if self.holdout else fold
+
+
+@dataclass(frozen=True)
 class Folds:
     """Who judges whom, and how that was decided. ``cluster`` numbers the groups or periods that rows come in, if they do."""
 
-    fold: NDArray[np.uint8]
-    n_models: int
+    rule: FoldRule
+    n_rows: int
     kind: str
     why: str
     cluster: NDArray[np.int64] | None = None
+
+    @property
+    def n_models(self) -> int:
+        return self.rule.n_models
+
+    @property
+    def n_clusters(self) -> int:
+        return 0 if self.cluster is None else int(self.cluster.max(initial=-1)) + 1
+
+    @property
+    def fold(self) -> NDArray[np.uint8]:
+        """Those of all rows."""
+        return self.rule.of(np.arange(self.n_rows), self.cluster)
 
 
 def use_holdout(evaluation: Evaluation, n_rows: int) -> bool:
@@ -98,8 +135,7 @@ def mix(seed: int, numbers: NDArray[Any]) -> NDArray[np.uint64]:
 
 def by_row(n_rows: int, seed: int, holdout: bool, why: str) -> Folds:
     """Every row on its own."""
-    fold = (mix(seed + 1_000_003, np.arange(n_rows)) % np.uint64(N_FOLDS)).astype(np.uint8)
-    return judged(fold, N_FOLDS, holdout, "random", why)
+    return Folds(FoldRule(1 if holdout else N_FOLDS, holdout, seed), n_rows, "random", why)
 
 
 def by_group(group: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
@@ -112,7 +148,7 @@ def by_group(group: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     for name in order.tolist():
         fold_of[name] = int(np.argmin(filled))
         filled[fold_of[name]] += sizes[name]
-    return judged(fold_of[index], n_folds, holdout, "group", why, index)
+    return Folds(FoldRule(1 if holdout else n_folds, holdout, by_cluster=fold_of), len(group), "group", why, index)
 
 
 def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
@@ -121,11 +157,11 @@ def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     if not holdout:
         folds = by_group(period, seed, holdout, why)
         return replace(folds, kind="time", why=f"{why}; folds of whole {name}")
-    values, index, counts = np.unique(period, return_inverse=True, return_counts=True)
+    _, index, counts = np.unique(period, return_inverse=True, return_counts=True)
     later = np.cumsum(counts[::-1])[::-1]  # rows in this period or after it
-    held = values[later <= max(len(micros) / N_FOLDS, later[-1])]
-    fold = np.where(np.isin(period, held), 0, ALL).astype(np.uint8)
-    return Folds(fold, 1, "time", f"{why}; the last {name} are the holdout", index)
+    held = later <= max(len(micros) / N_FOLDS, later[-1])
+    rule = FoldRule(1, holdout=True, by_cluster=np.where(held, 0, 1).astype(np.uint8))
+    return Folds(rule, len(micros), "time", f"{why}; the last {name} are the holdout", index)
 
 
 def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:
@@ -137,12 +173,3 @@ def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:
     _, rank = np.unique(micros, return_inverse=True)
     below = np.cumsum(np.bincount(rank)) - 1
     return "stretches", (below * FEWEST_PERIODS // len(micros))[rank]
-
-
-def judged(
-    fold: NDArray[np.uint8], n_folds: int, holdout: bool, kind: str, why: str, cluster: NDArray[np.int64] | None = None
-) -> Folds:
-    """All folds judge, or the first one alone."""
-    if not holdout:
-        return Folds(fold.astype(np.uint8), n_folds, kind, why, cluster)
-    return Folds(np.where(fold == 0, 0, ALL).astype(np.uint8), 1, kind, why, cluster)

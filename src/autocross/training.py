@@ -23,7 +23,7 @@ from autocross.engines import Engine, carry_on, make_engine
 from autocross.errors import OptionError, TableError
 from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, SearchStopped, StepDone
 from autocross.features import CAP, hash_bits, narrowest
-from autocross.folds import Folds
+from autocross.folds import FoldRule, Folds
 from autocross.interrupts import Interrupt
 from autocross.models import tuning
 from autocross.models.logistic import Penalty, Regression, again
@@ -204,7 +204,7 @@ class Training:
             self.report_rows(2, done, f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns")
         moments = {name: TimeColumn(np.concatenate([part[name].micros for part in times])) for name in times[0]}
         folds = self.decide_folds(pl.concat(frames, how="vertical_relaxed"), moments, n_rows)
-        engine.place(writer.blocks(label, weight, folds.fold, self.each))
+        engine.place(writer.blocks(label, weight, folds.rule, folds.cluster, self.each))
         rows = Rows(Labels(label, classes.words), weight, source.target, table if source.in_memory else None)
         return encoder, rows, folds
 
@@ -216,7 +216,7 @@ class Training:
         so_far.score = score = self.score(regression)
         self.history.append({"seconds": self.reporter.seconds, "crosses": 0, "score": score})
         if self.look_for_leaks(engine, regression, rows, folds, score):
-            engine.each(refold, folds.fold)
+            engine.each(refold, folds.rule)
             regression = again(regression)
         self.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
 
@@ -230,7 +230,7 @@ class Training:
             return self.redraw(self.seed + 7919 * round)
 
         fields, n_rows = so_far.encoder.fields, rows.n_rows
-        search = Search(engine, fields, n_rows, self.options, self.reporter, folds.cluster, fresh, self.score)
+        search = Search(engine, fields, n_rows, self.options, self.reporter, folds.n_clusters, fresh, self.score)
         best, why = search.run(regression, keep)
         if why == NO_MORE and (broad := broaden(search, best)):
             keep(broad)
@@ -244,10 +244,9 @@ class Training:
         penalties = {term: Penalty(*three) for term, three in zip(producer.terms, model.penalties, strict=True)}
         start: dict[Cross, NDArray[np.float64]] = dict(zip(producer.terms, model.weights, strict=True))
         start[INTERCEPT] = np.array([model.intercept])
-        everyone = np.full(rows.n_rows, splits.ALL, np.uint8)
         with make_engine(self.options.engine, self.options.n_jobs) as engine:
             n_blocks = self.n_blocks(engine, rows.n_rows)
-            engine.place(make_blocks(codes, rows.labels.code, rows.weight, everyone, self.seed, n_blocks))
+            engine.place(make_blocks(codes, rows.labels.code, rows.weight, FoldRule(1, holdout=True), self.seed, n_blocks))
             for cross in producer.crosses:
                 engine.each(put, cross)
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
@@ -396,7 +395,7 @@ class Training:
         if folds.kind == "random" or self.options.metric != "auc":
             return False
         random = splits.by_row(rows.n_rows, self.seed, folds.n_models == 1, "")
-        engine.each(refold, random.fold)
+        engine.each(refold, random.rule)
         gap = self.score(again(regression)) - score
         n_rarer = min(np.bincount(rows.labels.code, minlength=2))
         if gap > max(LEAK, 2 * (score * (1 - score) / n_rarer) ** 0.5):  # two standard errors of the AUC, roughly

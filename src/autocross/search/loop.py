@@ -91,11 +91,12 @@ def compare(block: Block, unit: float) -> Ints:
     return np.array([len(gains), (gains * unit).astype(np.int64).sum(), (gains**2 * unit).astype(np.int64).sum()], np.int64)
 
 
-def compare_clusters(block: Block, unit: float, cluster: Ints) -> Ints:
+def compare_clusters(block: Block, unit: float, n_clusters: int) -> Ints:
     """Rows and summed gain of every cluster, in fixed point: (n_clusters, 2)."""
+    assert block.cluster is not None
     gains = block.former[1] - row_losses(block)
-    of_row = cluster[block.row[block.fold < block.odds.shape[1]]]
-    found = np.zeros((int(cluster.max()) + 1, 2), np.int64)
+    of_row = block.cluster[block.fold < block.odds.shape[1]]
+    found = np.zeros((n_clusters, 2), np.int64)
     np.add.at(found[:, 0], of_row, 1)
     np.add.at(found[:, 1], of_row, (gains * unit).astype(np.int64))
     return found
@@ -142,7 +143,7 @@ class Search:
         n_rows: int,
         options: Options,
         reporter: Reporter,
-        cluster: Ints | None,
+        n_clusters: int,
         fresh: Callable[[int], Folds],
         score: Callable[[Regression], float],
     ) -> None:
@@ -152,7 +153,7 @@ class Search:
         self.options = options
         self.to_the_letter = options.halving == "paper"  # candidates compete in the metric, and the best one must raise it
         self.reporter = reporter
-        self.cluster = cluster
+        self.n_clusters = n_clusters
         self.fresh = fresh
         self.score = score
         self.last: dict[Cross, float] = {}  # a candidate's gain a row when it was last scored
@@ -224,7 +225,7 @@ class Search:
     def draw_folds(self, round: int, n_models: int) -> None:
         """The folds of a round; the rows of a single holdout stay the same."""
         if n_models > 1:
-            self.engine.each(refold, self.fresh(round).fold)
+            self.engine.each(refold, self.fresh(round).rule)
 
     def children(self, state: State) -> list[fieldwise.Candidate]:
         """The crosses that may come next."""
@@ -326,12 +327,12 @@ class Search:
         n, total, squares = (float(value) for value in self.engine.total(compare, unit))
         gain = total / unit / n
         error = math.sqrt(max(squares / unit / n - gain**2, 0.0) / n)
-        if self.cluster is None:
+        if not self.n_clusters:
             return gain, error
-        found = self.engine.total(compare_clusters, unit, self.cluster).astype(np.float64)
+        found = self.engine.total(compare_clusters, unit, self.n_clusters).astype(np.float64)
         off = found[:, 1] / unit - gain * found[:, 0]  # what each cluster gained beyond its rows' share
-        n_clusters = np.count_nonzero(found[:, 0])
-        return gain, max(error, math.sqrt((off**2).sum() * n_clusters / max(1, n_clusters - 1)) / n)
+        n_judging = np.count_nonzero(found[:, 0])
+        return gain, max(error, math.sqrt((off**2).sum() * n_judging / max(1, n_judging - 1)) / n)
 
     def code(self, one: fieldwise.Candidate, min_count: int) -> tuple[CrossCoder, int]:
         """Exact codes of a cross, put into the blocks, and how many of its values share a bucket with another."""

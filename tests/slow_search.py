@@ -145,15 +145,15 @@ class Models:
         """Those of the first rows that judge a model."""
         return [row for row in range(n_rows) if self.fold[row] in self.models]
 
-    def count_as(self, values: Sequence[Value], n_rows: int) -> list[list[Value]]:
+    def count_as(self, values: Sequence[Value], n_rows: int, least: int) -> list[list[Value]]:
         """Each row's value, or RARE in the models that learn from too few rows with it."""
         seen = Counter((values[row], k) for row in range(n_rows) for k in self.learners(row))
-        rare = {(value, k) for value in values for k in self.models if value != MISSING and seen[value, k] < self.min_count}
+        rare = {(value, k) for value in values for k in self.models if value != MISSING and seen[value, k] < least}
         return [[RARE if (value, k) in rare else value for k in self.models] for value in values]
 
     def add(self, cross: Cross, values: Sequence[Value], penalty: Penalty, axis: int | None = None) -> None:
         """Put a field into the models, with weight zero. Its values are neighbours along the axis, if there is one."""
-        own = self.count_as(values, self.n_rows)
+        own = self.count_as(values, self.n_rows, self.min_count)
         self.terms[cross] = Term(own, penalty, self.chains(own, axis))
 
     def add_in_order(self, cross: Cross, codes: Sequence[int], n_codes: int, penalty: Penalty) -> None:
@@ -243,9 +243,9 @@ class Models:
         _, term.penalty, delta = min(tries, key=lambda one: one[0])
         self.move(term, delta)
 
-    def gain_alone(self, values: Sequence[Value], axis: int | None, learned: int, judged: int) -> tuple[float, Penalty]:
+    def gain_alone(self, values: Sequence[Value], axis: int | None, learned: int, judged: int, least: int) -> tuple[float, Penalty]:
         """How far a cross alone brings the left-out loss down in one step from zero, and under which penalty."""
-        own = self.count_as(values, learned)
+        own = self.count_as(values, learned, least)
         sums = self.sums(own, learned)
         tries = []
         for l2 in (penalty.l2 for penalty in fieldwise.PLAIN):
@@ -375,7 +375,8 @@ class SlowSearch:
         ranked = []
         for learned in self.rung_rows(models, len(left)):
             judged = learned if len(models.models) > 1 else min(models.n_rows, halving.JUDGES * learned)
-            seen = self.first(learned), self.first(judged)
+            least = max(min(models.min_count, 2), int(np.rint(models.min_count * learned / models.n_rows)))
+            seen = self.first(learned), self.first(judged), least
             ranked = [(cross, *models.gain_alone(*self.in_slots(cross, learned), *seen)) for cross in left]
             ranked.sort(key=lambda one: (-one[1], one[0]))
             self.last.update({cross: gain / learned for cross, gain, _ in ranked})
@@ -408,7 +409,7 @@ class SlowSearch:
     def accept(self, models: Models, ranked: list[tuple[Cross, float, Penalty]], n_candidates: int, round: int) -> Models:
         """Try the best one after the other, each on top of those accepted before it."""
         score, n_accepted, n_in_vain = models.auc(), 0, 0
-        for cross, _, penalty in ranked:
+        for cross, _, penalty in self.simpler_first(ranked):
             if cross in self.in_vain:
                 continue
             tried, one = self.compare(models, cross, times(penalty, loop.SHRINK), n_candidates, round, score)
@@ -421,6 +422,14 @@ class SlowSearch:
             if n_in_vain == loop.TRIES or n_accepted == loop.A_ROUND:
                 break
         return models
+
+    def simpler_first(self, ranked: list[tuple[Cross, float, Penalty]]) -> list[tuple[Cross, float, Penalty]]:
+        """Before each cross those of its parts that gain nearly as much."""
+        found: list[tuple[Cross, float, Penalty]] = []
+        for one in ranked:
+            parts = [other for other in ranked if set(other[0]) < set(one[0]) and other[1] >= loop.SIMPLER * one[1]]
+            found += [each for each in [*parts, one] if each not in found]
+        return found
 
     def compare(
         self, former: Models, cross: Cross, penalty: Penalty, n_candidates: int, round: int, score: float

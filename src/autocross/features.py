@@ -28,6 +28,15 @@ def hash_bits(n_rows: int) -> int:
     return max(FEWEST_BITS, math.ceil(math.log2(max(1, n_rows) / 16)))
 
 
+def least_rows(min_count: int, share: float) -> int:
+    """``min_count`` for a sample of that share of the rows: in proportion, but no value seen once, unless that is enough at all.
+
+    >>> least_rows(24, 0.5), least_rows(24, 0.001), least_rows(1, 0.1)
+    (12, 2, 1)
+    """
+    return max(min(min_count, 2), round(min_count * share))
+
+
 @dataclass(frozen=True)
 class Chain:
     """Codes that have neighbours. ``order`` lists all codes, ``gap`` how far each lies from the one before, 0 where none does."""

@@ -22,7 +22,7 @@ from autocross.encoding.rules import EncodingRules
 from autocross.engines import Engine, carry_on, make_engine
 from autocross.errors import OptionError, TableError
 from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, SearchStopped, StepDone
-from autocross.features import CAP, hash_bits, narrowest
+from autocross.features import CAP, hash_bits, least_rows, narrowest
 from autocross.folds import FoldRule, Folds
 from autocross.interrupts import Interrupt
 from autocross.models import tuning
@@ -341,10 +341,9 @@ class Training:
     def tuned(self, engine: Engine, so_far: SoFar, rows: Rows, n_models: int, min_count: int) -> Regression:
         """All fields fitted, their penalties chosen: where there are many rows, on a sample of them."""
         share = min(1.0, TUNING_ROWS / rows.n_rows)
-        fewest = max(min(min_count, 2), round(min_count * share))
         if share < 1.0:
             engine.each(narrow, TUNING_ROWS)
-        so_far.regression = sample = Regression(engine, rows.total_weight * share, n_models, min_count=fewest)
+        so_far.regression = sample = Regression(engine, rows.total_weight * share, n_models, min_count=least_rows(min_count, share))
         self.tune(sample, so_far.encoder)
         if share == 1.0:
             return sample

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from autocross.blocks import Block, Cross
 from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, pair_up
 from autocross.engines import Engine
-from autocross.features import FIRST, RARE, Chain, Field, FieldCodes
+from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, least_rows
 from autocross.kernels import logistic as kernels
 from autocross.models.logistic import Penalty, Regression
 from autocross.models.metrics import bin_odds, measure_bins
@@ -146,20 +146,22 @@ class Contest:
 
 @dataclass(frozen=True)
 class Rung:
-    """Rows a rung learns from and is judged on, and the score of the current set there."""
+    """Rows a rung learns from and is judged on, how many a value needs to have a weight, and the score of the current set there."""
 
     learned: int
     judged: int
+    least: int
     score: float
 
 
-def rung(engine: Engine, regression: Regression, contest: Contest, learned: int, judged: int) -> Rung:
+def rung(engine: Engine, regression: Regression, contest: Contest, learned: int, judged: int, n_rows: int) -> Rung:
     """A rung of the tournament."""
+    least = least_rows(regression.min_count, learned / n_rows)
     if contest.metric == "log_loss":
         unit = regression.loss_unit
-        return Rung(learned, judged, -float(engine.total(base_loss, judged, unit)[0]) / unit / regression.mean_weight)
+        return Rung(learned, judged, least, -float(engine.total(base_loss, judged, unit)[0]) / unit / regression.mean_weight)
     (bins,) = engine.total(tally, np.ones((1, 1, 1)), judged, False)
-    return Rung(learned, judged, measure_bins(contest.metric, bins))
+    return Rung(learned, judged, least, measure_bins(contest.metric, bins))
 
 
 def gain(engine: Engine, regression: Regression, contest: Contest, one: Candidate, on: Rung) -> tuple[float, Penalty]:
@@ -167,11 +169,11 @@ def gain(engine: Engine, regression: Regression, contest: Contest, one: Candidat
     n_slots = one.n_slots(on.learned)
     counts = engine.total(lay_out, one, n_slots, on.learned, on.judged)
     # A slot too rare to have a weight of its own needs no code either: what is left fits the cache.
-    frequent = np.flatnonzero(counts >= max(1, regression.min_count))
+    frequent = np.flatnonzero(counts >= on.least)
     code = np.full(n_slots, RARE, np.uint32)
     code[frequent] = np.arange(FIRST, FIRST + len(frequent))
     found = engine.total(gather, code, FIRST + len(frequent), on.learned, regression.unit)
-    tied = found[:, :, 2] < regression.min_count
+    tied = found[:, :, 2] < on.least
     tied[:FIRST] = False
     kernels.tie(found, tied)
     chain = one.chain(n_slots, code) if contest.smooth else None

@@ -67,7 +67,7 @@ def tournament(
     for number, learned in enumerate(rungs):
         # Folds judge with the rows of the rung.
         judged = learned if regression.n_models > 1 else min(n_rows, max(learned, min(JUDGES * learned, MOST_JUDGES)))
-        on = fieldwise.rung(engine, regression, contest, learned, judged)
+        on = fieldwise.rung(engine, regression, contest, learned, judged, n_rows)
         ranked = [Scored(one, *fieldwise.gain(engine, regression, contest, one, on)) for one in left]
         ranked.sort(key=lambda scored: (-scored.gain, scored.candidate.cross))
         watch(number, learned, ranked)

@@ -1,8 +1,8 @@
 """Weak crosses together: after the search, those that gain too little one by one to be told from chance.
 
 Where columns have many values and rows are few, every cross is too sparse to prove itself, yet all of them may bring a lot. So
-all crosses of low order of the strongest columns are tried as one: they were not chosen by what they gain, hence two standard
-errors tell them from chance. They must bring much, since so many crosses cost time in serving and are harder to read.
+all crosses of low order of the strongest columns are tried as one: they were not chosen by what they gain, hence one standard
+error tells them from chance. They must bring much, since so many crosses cost time in serving and are harder to read.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from autocross.blocks import Cross
 from autocross.crossing import CrossCoder
 from autocross.events import CrossTried, PhaseStarted, StepDone
 from autocross.models import tuning
-from autocross.models.logistic import Penalty, Regression, again
+from autocross.models.logistic import Penalty, Regression
 from autocross.search import fieldwise
 from autocross.search.loop import ACCURACY, ROUGH_SWEEPS, Accepted, Search, State, forget, remember
 
 ORDERS = (2, 3)
 STRONGEST = 9  # columns: 120 crosses at most
 STRONG = 30.0  # penalty at first sight
-SIGMAS = 2.0  # standard errors of the gain
+SIGMAS = 1.0  # standard errors of the gain; where crosses are noise, so many lose three or more
 LIFT = 0.001  # of the metric at first sight, or it is not worth while
 PHASE = "trying weak crosses together"
 
@@ -37,17 +37,26 @@ def broaden(search: Search, state: State) -> State | None:
         return None
     search.reporter.tell(PhaseStarted, phase=PHASE, steps=2)
     search.enter(state)
-    fresh = State(state.accepted, search.refit(state), state.round + 1)  # the folds so far have chosen crosses: they flatter these
-    alone = search.score(fresh.regression)
-    broad, coded = with_all(search, fresh.regression, found)
-    score = search.score(broad)
-    promising = score > alone + LIFT
-    detail = f"{len(found)} crosses " + ("promise a lot" if promising else "bring too little")
-    search.reporter.tell(StepDone, phase=PHASE, step=1, detail=detail, score=score)
-    grown = judge_anew(search, fresh, broad, coded) if promising else None
-    if grown is None:
+    fresh = search.refit(state)  # the folds so far have chosen crosses: they flatter these
+    alone = search.score(fresh)
+    search.engine.each(remember)
+    broad, coded = with_all(search, fresh, found)
+    score, (gain, error) = search.score(broad), search.gain(broad)
+    accepted = gain > SIGMAS * error and score > alone + LIFT
+    facts = {"cross": f"{len(coded)} crosses together", "gain": gain, "error": error, "needed": SIGMAS * error, "score": score}
+    search.reporter.tell(CrossTried, round=state.round + 1, accepted=accepted, **facts)
+    if not accepted:
         search.engine.each(forget, set(before.terms))
-    return grown
+        return None
+
+    def report(detail: str) -> None:
+        search.reporter.tell(StepDone, phase=PHASE, step=1, detail=detail)
+
+    # Fields say less where crosses say more.
+    tuning.tune_fields(broad, tuning.tune_shared(broad, report, with_l1=False), report)
+    share = (gain / len(coded), error / len(coded), search.reporter.seconds, search.score(broad))
+    new = [Accepted(coder, broad.terms[coder.fields].penalty, *share, n_collisions) for coder, n_collisions in coded]
+    return State((*state.accepted, *new), broad, state.round + 1, share[-1], broad.left_out_loss())
 
 
 def weak_crosses(search: Search, regression: Regression) -> list[Cross]:
@@ -75,26 +84,3 @@ def with_all(search: Search, before: Regression, found: list[Cross]) -> tuple[Re
         coded.append((coder, n_collisions))
     broad.converge(ACCURACY, ROUGH_SWEEPS)
     return broad, coded
-
-
-def judge_anew(search: Search, state: State, broad: Regression, coded: list[Coded]) -> State | None:
-    """Choose all penalties anew, since fields say less where crosses say more; then compare on fresh folds."""
-
-    def report(detail: str) -> None:
-        search.reporter.tell(StepDone, phase=PHASE, step=1, detail=detail)
-
-    tuning.tune_fields(broad, tuning.tune_shared(broad, report, with_l1=False), report)
-    former = search.refit(state)
-    former_score = search.score(former)
-    search.engine.each(remember)
-    broad = again(broad, ACCURACY, tuning.MAX_SWEEPS)
-    gain, error = search.gain(broad)
-    score, needed = search.score(broad), SIGMAS * error
-    accepted = gain > needed and score > former_score
-    facts = {"cross": f"{len(coded)} crosses together", "gain": gain, "error": error, "needed": needed, "score": score}
-    search.reporter.tell(CrossTried, round=state.round + 1, accepted=accepted, **facts)
-    if not accepted:
-        return None
-    share = (gain / len(coded), error / len(coded), search.reporter.seconds, score)
-    new = [Accepted(coder, broad.terms[coder.fields].penalty, *share, n_collisions) for coder, n_collisions in coded]
-    return State((*state.accepted, *new), broad, state.round + 1, score, broad.left_out_loss())

@@ -226,3 +226,10 @@ def test_too_many_numbers_lose_digits_whatever_the_parts(monkeypatch: pytest.Mon
         assert found.counted.equals(whole.counted)
     np.testing.assert_allclose(np.sort(whole.values.to_numpy())[-1], series.max(), rtol=0.5)
     assert digest(series, exact=True).bits == digests.BITS
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_weights_that_are_all_zero(tmp_path: Path) -> None:
+    people().with_columns(pl.lit(0.0).alias("weight")).write_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(TableError, match="All sample weights are zero"):
+        AutoCrossClassifier(quiet=True).fit(tmp_path / "rows.parquet", "bought", sample_weight="weight")

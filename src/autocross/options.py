@@ -111,7 +111,7 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
     low, high = entry.metadata["at_least"], entry.metadata["at_most"]
     if low is not None:
         if not is_whole(value) and not (float in choices and isinstance(value, float)):
-            raise OptionError(f"Option {entry.name}={value!r} is not a whole number.")
+            raise OptionError(f"Option {entry.name}={value!r} is not a {'' if float in choices else 'whole '}number. Give one.")
         if value < low or (high is not None and value > high):
             bounds = f"at least {low}" if high is None else f"between {low} and {high}"
             raise OptionError(f"Option {entry.name}={value!r} is out of range. Give a number {bounds}.")

@@ -164,6 +164,8 @@ class Training:
             labels.add(part.label)
             list(self.each(lambda name, rows=part.features: digests[name].add(rows[name]), digests))
             self.report_rows(1, labels.n_rows, "looked at")
+        if not labels.n_rows:
+            raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
         return list(self.each(Digests.whole, digests.values())), labels.classes(self.options.positive)
 
     def report_rows(self, step: int, n_rows: int, what: str) -> None:

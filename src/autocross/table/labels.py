@@ -60,9 +60,9 @@ class LabelValues:
 
     def add(self, values: NDArray[Any]) -> None:
         """The labels of the next rows."""
-        texts = [text_of(plain(value)) for value in values.tolist()] if values.dtype.kind in "OUSMm" else None
-        missing = np.array([text is None for text in texts]) if texts is not None else values != values
-        if missing.any():
+        distinct = one_of_each(values)
+        if any(label_text(value) is None for value in distinct.tolist()):
+            missing = np.array([label_text(value) is None for value in values.tolist()])
             row = self.n_rows + int(np.argmax(missing))
             raise LabelError(
                 f"The target {self.name!r} is missing in {int(missing.sum())} rows, first in row {row} (a NaN or an empty cell). "
@@ -70,8 +70,7 @@ class LabelValues:
             )
         self.n_rows += len(values)
         try:
-            found = np.unique(values)
-            self.distinct = found if self.distinct is None else np.unique(np.concatenate([self.distinct, found]))
+            self.distinct = np.unique(distinct if self.distinct is None else np.concatenate([self.distinct, distinct]))
         except TypeError:
             raise LabelError(
                 f"The target {self.name!r} mixes types that cannot be ordered. Use one type for both labels."
@@ -101,6 +100,19 @@ class LabelValues:
         return Classes(distinct[0] if larger == distinct[1] else distinct[1], larger)
 
 
+def one_of_each(values: NDArray[Any]) -> NDArray[Any]:
+    """The distinct values, in any order: objects need not be sorted for it, since there may be millions."""
+    if values.dtype != object:
+        return np.unique(values)
+    try:
+        found = list(dict.fromkeys(values.tolist()))
+    except TypeError:  # what cannot be hashed
+        return values
+    distinct = np.empty(len(found), object)
+    distinct[:] = found
+    return distinct
+
+
 def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels:
     """Two values -> 0 and 1."""
     found = LabelValues(name)
@@ -111,11 +123,12 @@ def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels
 
 def match_labels(values: NDArray[Any], name: str, classes: tuple[Any, Any]) -> NDArray[np.uint8]:
     """Labels of new rows by the classes of a model, whatever type they come in."""
-    texts = [label_text(value) for value in values.tolist()]
     codes = {label_text(classes[0]): 0, label_text(classes[1]): 1}
-    for row, text in enumerate(texts):
-        if text not in codes:
+    for value in one_of_each(values).tolist():
+        if label_text(value) not in codes:
+            row = next(at for at, other in enumerate(values.tolist()) if label_text(other) not in codes)
             raise LabelError(
                 f"The target {name!r} holds {plain(values[row])!r} in row {row}; the model knows {classes[0]!r} and {classes[1]!r}."
             )
-    return np.array([codes[text] for text in texts], dtype=np.uint8)
+    known = {value: codes[label_text(value)] for value in one_of_each(values).tolist()}
+    return np.array([known[value] for value in values.tolist()], dtype=np.uint8)

@@ -7,6 +7,7 @@ the same rows whatever the blocks.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -52,7 +53,7 @@ class Block:
 
     def among_first(self, n: int) -> int:
         """How many of about the first n rows of the whole shuffle are here; they come first."""
-        return self.n_rows if n >= self.n_all else int(np.searchsorted(self.place, np.uint32((n << 32) // self.n_all)))
+        return self.n_rows if n >= self.n_all else bisect_left(self.place, (n << 32) // self.n_all)
 
 
 def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]], folder: Path | None) -> None:

@@ -174,7 +174,7 @@ class LightGBM(OneRow):
 
         features = plain(self.keep_schema(train))
         self.known = {name: features[name].drop_nulls().unique().sort().to_list() for name in text_columns(features)}
-        self.model = LGBMClassifier(n_jobs=2, verbose=-1).fit(self.coded(features), train[TARGET].to_numpy())
+        self.model = LGBMClassifier(n_jobs=2, verbose=-1).fit(self.coded(train), train[TARGET].to_numpy())
 
     def coded(self, rows: pl.DataFrame) -> Any:
         import pandas

@@ -13,6 +13,7 @@ from sklearn.metrics import roc_auc_score
 from autocross import AutoCrossClassifier, training
 from autocross.blocks import OF_ROWS, make_blocks, narrow, widen
 from autocross.engines import SerialEngine
+from autocross.errors import TableError
 from autocross.features import FIRST, Field, FieldCodes
 from autocross.folds import FoldRule
 from autocross.models import tuning
@@ -66,6 +67,13 @@ def test_a_stop_while_the_sample_is_tuned_leaves_a_model_of_all_rows(stage: str,
     frame = planted()[:N]
     mean = float(frame["label"].mean())  # type: ignore[arg-type]
     assert model.predict_proba(frame)[:, 1].mean() == pytest.approx(mean, abs=1e-3)  # as a fit to all rows has it
+
+
+def test_rows_that_need_more_than_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "BYTES_A_ROW", 100_000)
+    with pytest.raises(TableError, match=r"6,000 rows need some 0\.6 GiB of memory, and memory_limit is 0\.25 GiB\. Raise it"):
+        fitted(memory_limit=0.25)
+    fitted(memory_limit=1, max_crosses=0)
 
 
 def test_a_narrow_block_is_wide_again() -> None:

@@ -48,6 +48,7 @@ CERTAIN_SWEEPS = 5  # of the final fit, however little time is left
 READING = "reading columns"
 BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
 TUNING_ROWS = 1_000_000  # on which penalties are chosen, at most: more rows would choose the same
+BYTES_A_ROW = 150  # beside codes in files: labels, odds, codes of crosses, room to work; measured by benchmarks/scale.py
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 
 
@@ -133,7 +134,8 @@ class Training:
             engine = open_things.enter_context(make_engine(self.options.engine, self.options.n_jobs))
             self.each = open_things.enter_context(ThreadPoolExecutor(engine.n_workers)).map
             digests, classes = self.look(source)
-            n_rows, schema = digests[0].n_rows, self.decide_schema(digests)
+            self.check_memory(n_rows := digests[0].n_rows)
+            schema = self.decide_schema(digests)
             encoding = self.decide_encoding(n_rows, schema)
             encoder = self.fit_encoder(schema, digests, encoding)
             del digests
@@ -167,6 +169,15 @@ class Training:
         if not labels.n_rows:
             raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
         return list(self.each(Digests.whole, digests.values())), labels.classes(self.options.positive)
+
+    def check_memory(self, n_rows: int) -> None:
+        """Refuse what cannot be done within the limit, before it takes hours."""
+        needed, limit = n_rows * BYTES_A_ROW, memory_limit(self.options.memory_limit)
+        if needed > limit:
+            raise TableError(
+                f"{n_rows:,} rows need some {needed / 2**30:.1f} GiB of memory, and memory_limit is {limit / 2**30:g} GiB. "
+                "Raise it, or give fewer rows."
+            )
 
     def report_rows(self, step: int, n_rows: int, what: str) -> None:
         self.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {what}")

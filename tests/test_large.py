@@ -128,5 +128,5 @@ def test_parts_that_gain_nearly_as_much_come_first() -> None:
     def scored(gain: float, *cross: int) -> Scored:
         return Scored(loop.fieldwise.Candidate(cross, (2,) * len(cross), 1), gain, loop.Penalty())
 
-    three, pair, weak, other = scored(10.0, 1, 2, 3), scored(9.5, 1, 3), scored(5.0, 1, 2), scored(9.7, 4, 5)
+    three, pair, weak, other = scored(10.0, 1, 2, 3), scored(9.85, 1, 3), scored(9.0, 1, 2), scored(9.9, 4, 5)
     assert Columns().simpler_first([three, other, pair, weak]) == [pair, three, other, weak]

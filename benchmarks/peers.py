@@ -21,7 +21,7 @@ from datasets import NAMES
 from sections import machine, table, write_section
 
 sys.path.append(str(Path(__file__).parents[1] / "paper"))
-from methods import METHODS, OTHERS, TARGET, VowpalWabbit, plain
+from methods import OTHERS, TARGET, VowpalWabbit, plain
 from run import LIMIT, in_a_process
 
 from autocross import AutoCrossClassifier
@@ -46,14 +46,14 @@ def ratio(ours: float, cell: dict[str, Any]) -> str:
     return f"below {ours / LIMIT:.3f}" if "stopped" in cell else ""
 
 
-def race(name: str) -> list[list[str]]:
+def race(name: str, peers: list[str]) -> list[list[str]]:
     """The lines of one table: ours, then each peer's."""
     ours = in_a_process({"dataset": name, "method": "AC+LR", "seed": 0, "rows": None})
     title = name.capitalize()
     paper = PAPER_SECONDS.get(name)
     beside = f"{ours['seconds'] / paper:.3f} of the paper's {paper} (aim 0.1)" if paper else ""
     lines = [[title, "AC+LR", seconds_of(ours), f"{ours['auc']:.4f}", "", beside]]
-    for peer in PEERS:
+    for peer in peers:
         cell = in_a_process({"dataset": name, "method": peer, "seed": 0, "rows": None})
         aim = {"CatBoost": f"aim {CATBOOST_AIM[name]:g}", "EBM": "aim 0.1"}.get(peer, "")
         lines.append(["", peer, seconds_of(cell), f"{cell['auc']:.4f}" if "auc" in cell else "", ratio(ours["seconds"], cell), aim])
@@ -114,13 +114,13 @@ it needs some 20 sweeps where Vowpal Wabbit takes one or a few passes. ({machine
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time of a default fit beside those of others.")
     parser.add_argument("tables", nargs="*", choices=[*NAMES, []], default=NAMES)
-    names = parser.parse_args().tables
-    assert set(PEERS) <= METHODS.keys() | OTHERS.keys()
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="only these")
+    given = parser.parse_args()
     ours, theirs = our_sweep(criteo_like.part(0, SWEEP_ROWS)), their_pass(criteo_like.part(0, VW_ROWS))
     print(f"sweep {ours:,.0f} rows a second, Vowpal Wabbit {theirs:,.0f}", file=sys.stderr, flush=True)
     lines: list[list[str]] = []
-    for name in names:
-        lines += race(name)
+    for name in given.tables:
+        lines += race(name, given.peers)
         write_section("peers", text_of(lines, ours, theirs))
 
 

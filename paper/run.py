@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -98,13 +100,18 @@ def known(results: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
 def in_a_process(cell: dict[str, Any]) -> dict[str, Any]:
     """The cell's record, run in a process of its own, which ends with the limit."""
     command = [sys.executable, __file__, "--cell", json.dumps(cell)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        done = subprocess.run(command, timeout=LIMIT, capture_output=True, text=True)
-    except subprocess.TimeoutExpired:
-        return {**cell, "stopped": LIMIT}
-    if done.returncode:
-        return {**cell, "failed": done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit {done.returncode}"}
-    return {**cell, **json.loads(done.stdout.splitlines()[-1])}
+        out, errors = process.communicate(timeout=LIMIT)
+    except BaseException as stopped:  # an interrupt as well as the limit: some methods have processes of their own
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(stopped, subprocess.TimeoutExpired):
+            return {**cell, "stopped": LIMIT}
+        raise
+    if process.returncode:
+        return {**cell, "failed": errors.strip().splitlines()[-1] if errors.strip() else f"exit {process.returncode}"}
+    return {**cell, **json.loads(out.splitlines()[-1])}
 
 
 def cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:

@@ -85,8 +85,8 @@ def tune_shared(regression: Regression, report: Report, *, with_l1: bool) -> Pen
     return best
 
 
-def tune_fields(regression: Regression, shared: Penalty, report: Report) -> None:
-    """An l2 for every field, by cycles over the fields until no field wants another one."""
+def tune_fields(regression: Regression, shared: Penalty, report: Report, max_sweeps: int = MAX_SWEEPS) -> None:
+    """An l2 for every field, by cycles over the fields until no field wants another one; then as many sweeps at most."""
     for cycle in range(CYCLES):
         regression.converge(ROUGH, FEW_SWEEPS)
         changed = 0
@@ -99,7 +99,7 @@ def tune_fields(regression: Regression, shared: Penalty, report: Report) -> None
         report(f"cycle {cycle + 1}: {changed} fields took another penalty")
         if not changed:
             break
-    regression.converge(FINE, MAX_SWEEPS)
+    regression.converge(FINE, max_sweeps)
 
 
 def fields_of(regression: Regression) -> list[Cross]:

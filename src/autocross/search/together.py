@@ -15,7 +15,7 @@ from autocross.events import CrossTried, PhaseStarted, StepDone
 from autocross.models import tuning
 from autocross.models.logistic import Penalty, Regression
 from autocross.search import fieldwise
-from autocross.search.loop import ACCURACY, ROUGH_SWEEPS, Accepted, Search, State, forget, remember
+from autocross.search.loop import ACCURACY, ROUGH_SWEEPS, WARM_SWEEPS, Accepted, Search, State, forget, remember
 
 ORDERS = (2, 3)
 STRONGEST = 9  # columns: 120 crosses at most
@@ -53,7 +53,7 @@ def broaden(search: Search, state: State) -> State | None:
         search.reporter.tell(StepDone, phase=PHASE, step=1, detail=detail)
 
     # Fields say less where crosses say more.
-    tuning.tune_fields(broad, tuning.tune_shared(broad, report, with_l1=False), report)
+    tuning.tune_fields(broad, tuning.tune_shared(broad, report, with_l1=False), report, WARM_SWEEPS)
     share = (gain / len(coded), error / len(coded), search.reporter.seconds, search.score(broad))
     new = [Accepted(coder, broad.terms[coder.fields].penalty, *share, n_collisions) for coder, n_collisions in coded]
     return State((*state.accepted, *new), broad, state.round + 1, share[-1], broad.left_out_loss())

@@ -239,3 +239,48 @@ double chained_step(
     free(hold);
     return promised / (unit / 1024);
 }
+
+static inline uint64_t slot_of(uint64_t hash, const uint64_t *restrict keys, const int32_t *restrict number, uint64_t last) {
+    uint64_t slot = hash & last;
+    while (number[slot] >= 0 && keys[slot] != hash) slot = (slot + 1) & last;
+    return slot;
+}
+
+void enter(
+    const uint64_t *restrict hashes, int64_t row, uint64_t *restrict keys, int32_t *restrict number, int64_t n_before, int64_t n,
+    int64_t *restrict counts, int64_t *restrict first, int32_t *restrict index, int64_t n_rows, int64_t n_slots
+) {
+    for (; row < n_rows && 2 * n < n_slots; row++) {
+        uint64_t slot = slot_of(hashes[row], keys, number, n_slots - 1);
+        if (number[slot] < 0) {
+            keys[slot] = hashes[row];
+            number[slot] = n;
+            first[n++ - n_before] = row;
+        }
+        index[row] = number[slot];
+        counts[number[slot]]++;
+    }
+}
+
+void find(
+    const uint64_t *restrict hashes, const uint64_t *restrict keys, const int32_t *restrict number, const uint32_t *restrict table,
+    uint32_t *restrict found, int64_t n_rows, int64_t n_slots, int64_t n_table
+) {
+    for (int64_t row = 0; row < n_rows; row++) {
+        int32_t own = number[slot_of(hashes[row], keys, number, n_slots - 1)];
+        found[row] = table[own >= 0 ? own : n_table - 1];
+    }
+}
+
+void locate(
+    const double *restrict values, const int64_t *restrict bits, const int64_t *restrict edges, const uint32_t *restrict start,
+    int64_t shift, int64_t top, uint16_t *restrict place, int64_t n_rows, int64_t n_padded
+) {
+    int64_t n = n_padded - 2 * top, low = edges[0], high = edges[n - 1];
+    for (int64_t row = 0; row < n_rows; row++) {
+        int64_t x = bits[row] ^ ((bits[row] >> 63) & INT64_MAX), near = x < low ? low : x > high ? high : x;
+        uint64_t at = start[((uint64_t)near - (uint64_t)low) >> shift];
+        for (uint64_t half = top; half > 0; half >>= 1) at += half * (edges[at + half - 1] <= x);
+        place[row] = values[row] == values[row] ? at : (uint64_t)n + 1;
+    }
+}

@@ -29,7 +29,9 @@ from scipy.sparse import csr_array
 from sections import machine, table, write_section
 
 from autocross import kernels
+from autocross.encoding.discretize import Search
 from autocross.folds import ALL
+from autocross.kernels import lookup
 from autocross.kernels.logistic import FARTHEST
 
 FLAGS = ["-O3", "-march=native", "-shared", "-fPIC"]
@@ -42,6 +44,7 @@ L1, L2, SMOOTH = 0.5, 3.0, 30.0
 PENALTIES = np.array([(0.0, 3.0), (0.0, 30.0), (0.0, 300.0)])
 AT_LEAST, AT_MOST, SECONDS = 9, 60, 0.5  # repeats of a case, and how long they may take
 AIM, AIM_OF_TWO = 0.8, 1.7
+LOOKUPS = 1_000_000  # rows
 TOLERANCE = 1e-9  # of the largest value, where sums are taken in another order or products fused
 
 Array = NDArray[Any]
@@ -276,6 +279,39 @@ def code_cases(codes: Codes) -> list[Case]:
     ]
 
 
+def lookup_cases(n_values: int) -> list[Case]:
+    """The kernels that find values: those of a table that has them all, and the places of numbers among edges."""
+    rng = np.random.default_rng(4)
+    known = rng.integers(0, 2**64, n_values, np.uint64)
+    hashes, n_slots = rng.choice(known, LOOKUPS), 1 << (4 * n_values).bit_length()
+    keys, number = np.zeros(n_slots, np.uint64), np.full(n_slots, -1, np.int32)
+    counts, first = np.zeros(n_values, np.int64), np.zeros(LOOKUPS, np.int64)
+    index, table = np.zeros(LOOKUPS, np.int32), np.arange(7, n_values + 8, dtype=np.uint32)
+    lookup.enter(known, 0, keys, number, 0, 0, counts, first, index)
+    order = np.argsort(known)
+    edges = np.sort(rng.normal(size=min(n_values, 2000)))
+    search, values = Search(edges), rng.normal(size=LOOKUPS)
+    found, place = np.zeros(LOOKUPS, table.dtype), np.zeros(LOOKUPS, np.uint16)
+
+    def numpy_find(out: Array, of_number: Array) -> None:
+        out[:] = of_number[order[np.searchsorted(known, hashes, sorter=order)]]
+
+    def numpy_locate() -> None:
+        place[:] = np.searchsorted(edges, values, side="right")
+
+    given = (values, values.view(np.int64), search.edges, search.start, search.shift, search.top, place)
+    return [
+        Case(
+            "enter",
+            (hashes, 0, keys, number, n_values, n_values, counts, first, index),
+            (LOOKUPS, n_slots),
+            partial(numpy_find, index, np.arange(n_values)),
+        ),
+        Case("find", (hashes, keys, number, table, found), (LOOKUPS, n_slots, len(table)), partial(numpy_find, found, table)),
+        Case("locate", given, (LOOKUPS, len(search.edges)), numpy_locate),
+    ]
+
+
 # The race.
 
 
@@ -304,7 +340,7 @@ def result(call: Callable[[], float | None], case: Case) -> tuple[float, Array]:
     before = case.out.copy()
     returned, written = call(), case.out.copy()
     case.out[...] = before
-    return returned or 0.0, written
+    return returned if isinstance(returned, float) else 0.0, written
 
 
 def check(case: Case, ours: Callable[..., Any], exact: ctypes.CDLL, fast: ctypes.CDLL) -> None:
@@ -369,6 +405,9 @@ def all_cases() -> Iterator[tuple[str, int, Case, tuple[Case, ...]]]:
                 for kernel, case in row_cases(rows, factors).items():
                     text = f"{n_rows:,} rows, {of_models(n_models)}" + (f", {n_codes:,} codes" if kernel != "total_loss" else "")
                     yield text, n_rows, case, tuple(half[kernel] for half in halves)
+    for n_values in (FEW, MANY):
+        for case in lookup_cases(n_values):
+            yield f"{LOOKUPS:,} rows, {n_values:,} values", LOOKUPS, case, ()
     for n_codes, n_models in CODE_SIZES:
         for case in code_cases(make_codes(n_codes, n_models, 3)):
             yield f"{n_codes:,} codes, {of_models(n_models)}", n_codes, case, ()

@@ -67,15 +67,6 @@ def find(hashes: Hashes, keys: Hashes, number: Numbers, table: Any, found: Any) 
         found[row] = table[np.uint64(own if own >= 0 else last)]
 
 
-@kernel
-def move(keys: Hashes, number: Numbers, new_keys: Hashes, new_number: Numbers) -> None:
-    """Put a table's values into a larger one."""
-    for slot in range(keys.shape[0]):
-        if number[slot] >= 0:
-            place = slot_of(keys[slot], new_keys, new_number)
-            new_keys[place], new_number[place] = keys[slot], number[slot]
-
-
 @part
 def in_order(bits: np.int64) -> np.int64:
     """A float's bits as a whole number of the same order."""

@@ -90,9 +90,9 @@ def gather(block: Block, code: NDArray[np.uint32], n_codes: int, first_n: int, u
     rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, sums)
     coded = coded.between(0, last)
     if coded.starts is None:
-        kernels.gather_counted(coded.codes, *rows)
+        kernels.gather(coded.codes, *rows)
     else:
-        kernels.gather_counted_ragged(coded.codes, coded.starts, *rows)
+        kernels.gather_ragged(coded.codes, coded.starts, *rows)
     return sums
 
 

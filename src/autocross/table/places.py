@@ -43,6 +43,14 @@ class Places:
         self.keys, self.number = np.zeros(n_slots, np.uint64), np.full(n_slots, -1, np.int32)
         self.counts = np.zeros(n_slots // 2 + 1, np.int64)
 
+    def grow(self, n: int) -> None:
+        """Put the n hashes there are into a table four times as large, by number, so that each has its number again."""
+        used, counts, hashes = self.number >= 0, self.counts, np.empty(n, np.uint64)
+        hashes[self.number[used]] = self.keys[used]
+        self.make(4 * len(self.keys))
+        lookup.enter(hashes, 0, self.keys, self.number, 0, 0, self.counts, np.empty(n, np.int64), np.empty(n, np.int32))
+        self.counts[: len(counts)] = counts
+
     def add(self, values: pl.Series) -> tuple[Numbers, NDArray[np.int64]]:
         """The number of each row's value, and the rows in which new values came."""
         hashes = hashed(values)
@@ -52,10 +60,7 @@ class Places:
             row, n = lookup.enter(hashes, row, self.keys, self.number, self.n, n, self.counts, first, index)
             if row == len(values):
                 break
-            keys, number, counts = self.keys, self.number, self.counts
-            self.make(4 * len(keys))
-            lookup.move(keys, number, self.keys, self.number)
-            self.counts[: len(counts)] = counts
+            self.grow(n)
         new = first[: n - self.n]
         self.n = n
         if len(new):

@@ -132,7 +132,7 @@ def start_up() -> tuple[float, float]:
             "    counting.count(c, f, counts); counting.count_ragged(c, at, f, counts)\n"
             "k.total_loss(l, w, f, z, s, np.zeros((2, 2), np.int64))\n"
             "tied, counted = np.zeros((2, 2), bool), np.zeros((2, 2, 3), np.int64)\n"
-            "k.gather_counted(c, l, w, f, z, s, counted); k.gather_counted_ragged(c, at, l, w, f, z, s, counted)\n"
+            "k.gather(c, l, w, f, z, s, counted); k.gather_ragged(c, at, l, w, f, z, s, counted)\n"
             "k.tie(sums, tied); k.step(sums, s, d, tied, 0.0, 1.0, 1, np.zeros((2, 2)))\n"
             "k.first_steps(counted, s, tied, np.ones((1, 2)), 1, np.zeros((2, 2, 1)))\n"
             "k.chained_step(sums, s, d, tied, np.arange(2), np.zeros(2), 1.0, 1.0, np.zeros((2, 2)))\n"

@@ -54,7 +54,9 @@ def all_kernels() -> dict[str, Any]:
     """Every kernel of autocross.kernels. Parts are compiled into kernels, and compared within them."""
     modules = [importlib.import_module(f"{kernels.__name__}.{found.name}") for found in pkgutil.iter_modules(kernels.__path__)]
     named = {name: value for module in modules for name, value in vars(module).items() if isinstance(value, Dispatcher)}
-    return {name: value for name, value in named.items() if not value.targetoptions.get("forceinline")}
+    found = {name: value for name, value in named.items() if not value.targetoptions.get("forceinline")}
+    # Into sums with a third place, for which C has loops of their own.
+    return found | {f"gather_counted{twin}": found[f"gather{twin}"] for twin in ("", "_ragged")}
 
 
 # What the kernels work on.

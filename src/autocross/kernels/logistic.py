@@ -86,9 +86,6 @@ def gather_ragged(codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any
                 add(sums, codes[np.uint64(at)], k, g, h)
 
 
-gather_counted, gather_counted_ragged = gather, gather_ragged  # into sums with a third place
-
-
 @part
 def scale_rows(codes: Codes, factor: Floats, odds: Floats, n_models: int) -> None:
     for row in range(codes.shape[0]):

@@ -46,14 +46,15 @@ def enter(
     it came, in rows and in numbers.
     """
     while row < hashes.shape[0] and 2 * n < keys.shape[0]:
-        slot = slot_of(hashes[row], keys, number)
+        hashed = hashes[np.uint64(row)]
+        slot = slot_of(hashed, keys, number)
         if number[slot] < 0:
-            keys[slot], number[slot] = hashes[row], n
+            keys[slot], number[slot] = hashed, n
             first[n - n_before] = row
             n += 1
         own = number[slot]
-        counts[own] += 1
-        index[row] = own
+        counts[np.uint64(own)] += 1
+        index[np.uint64(row)] = own
         row += 1
     return row, n
 

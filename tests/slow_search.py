@@ -197,6 +197,14 @@ class Models:
             for k in self.models:
                 self.odds[row][k] *= factor.get((term.own[row][k], k), 1.0)
 
+    def restore(self) -> None:
+        """The odds from the weights alone, in the order of the terms."""
+        self.odds = [[1.0 for _ in self.models] for _ in self.label]
+        for term in self.terms.values():
+            for row in range(self.n_rows):
+                for k in self.models:
+                    self.odds[row][k] *= float(np.exp(term.weight[term.own[row][k], k]))
+
     def converge(self, max_sweeps: int, crosses: Iterable[Cross] | None = None) -> None:
         """One step for every field in turn, until they promise too little."""
         for _ in range(max_sweeps):
@@ -357,6 +365,7 @@ class SlowSearch:
         round = 0
         while found := children(self.models.terms, self.fields, None):
             n_accepted = len(self.accepted)
+            self.models.restore()
             ranked = [one for one in self.tournament(self.models, found, round) if one[1] > 0]
             round += 1
             if not ranked:

@@ -19,7 +19,7 @@ FLOORS = [
     {"encoding"},
     {"folds"},
     {"blocks"},
-    {"models"},
+    {"models", "reading"},
     {"search", "producer"},
     {"training", "serving"},
     {"deep_training"},
@@ -33,7 +33,7 @@ FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 
 HOMES = {
     "numba": {"kernels"},
-    "polars": {"table", "training", "estimator", "cli", "demo"},
+    "polars": {"table", "reading", "training", "estimator", "cli", "demo"},
     "narwhals": {"table"},
     "pandas": {"estimator"},
     "sklearn": {"estimator", "demo"},
@@ -43,6 +43,7 @@ HOMES = {
     "rich": {"observers"},
     "cyclopts": {"cli"},
     "torch": {"models"},
+    "ray": {"engines"},
 }
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from autocross.engines import Engine, SerialEngine, ThreadsEngine, make_engine
 from autocross.estimator import AutoCrossClassifier
+from autocross.options import Options
 
 
 def double(block: list[int], plus: int) -> int:
@@ -65,8 +66,8 @@ def test_threads_run_side_by_side() -> None:
 
 
 def test_engines_are_made_by_name() -> None:
-    assert isinstance(make_engine("serial", None), SerialEngine)
-    with make_engine("threads", 3) as engine:
+    assert isinstance(make_engine(Options(engine="serial")), SerialEngine)
+    with make_engine(Options(engine="threads", n_jobs=3)) as engine:
         assert isinstance(engine, ThreadsEngine)
         assert engine.n_workers == 3
 

@@ -111,8 +111,8 @@ def test_a_value_needs_its_share_of_rows_on_a_rung() -> None:
         rung = fieldwise.rung(engine, regression, contest, N // 10, N // 10, N)
         assert rung.least == 4
         cross = fieldwise.candidate((0, 1), fields)
-        gain, _ = fieldwise.gain(engine, regression, contest, cross, rung)
-        nothing, _ = fieldwise.gain(engine, regression, contest, cross, replace(rung, least=40))
+        ((gain, _),) = fieldwise.gains(engine, regression, contest, [cross], rung)
+        ((nothing, _),) = fieldwise.gains(engine, regression, contest, [cross], replace(rung, least=40))
     assert gain > 10
     assert nothing < 1
 

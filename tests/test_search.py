@@ -285,7 +285,7 @@ def test_bins_of_odds_tell_auc_and_accuracy() -> None:
     score = rng.normal(0, 1.5, 50_000)
     label = (rng.random(50_000) < 1 / (1 + np.exp(-score))).astype(np.uint8)
     weight = np.rint(rng.random(50_000) * 2**20)
-    bins = metrics.bin_odds(np.exp(score), label, weight)
+    bins = metrics.bin_odds(np.exp(score), label, weight, 1.0)
     assert metrics.measure_bins("auc", bins) == pytest.approx(metrics.auc(label, score, weight), abs=1e-5)
     assert metrics.measure_bins("accuracy", bins) == pytest.approx(metrics.accuracy(label, score, weight), abs=1e-12)
 

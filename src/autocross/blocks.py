@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.engines import changes
 from autocross.features import FieldCodes, joined
 from autocross.folds import FoldRule, mix
 
@@ -30,7 +31,7 @@ class Block:
     """Some rows, kept where one worker is. ``odds`` is (n_rows, n_models), those of each model.
 
     ``row`` are the rows' numbers in the table of ``n_all`` rows, ``place`` their places in the shuffle, 2^32 being its length,
-    ``cluster`` the numbers of their groups or periods, ``trial`` the codes of a candidate, ``former`` odds and losses kept for
+    ``cluster`` the numbers of their groups or periods, ``trials`` the codes of candidates, ``former`` odds and losses kept for
     comparison, ``whole`` what there was before it was made narrow.
     """
 
@@ -43,7 +44,7 @@ class Block:
     n_all: int
     cluster: NDArray[np.int64] | None = None
     odds: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
-    trial: FieldCodes = field(default_factory=lambda: FieldCodes(np.zeros(0, np.uint32)))
+    trials: list[FieldCodes] = field(default_factory=list)
     former: tuple[NDArray[np.float64], NDArray[np.float64]] = field(default_factory=lambda: (np.zeros((0, 0)), np.zeros(0)))
     whole: Block | None = None
 
@@ -56,6 +57,7 @@ class Block:
         return self.n_rows if n >= self.n_all else bisect_left(self.place, (n << 32) // self.n_all)
 
 
+@changes("stems")
 def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]], folder: Path | None) -> None:
     """The fields instead of the stems they are read from: each one's stem, and its codes by those of the stem if they differ."""
     fields: dict[Cross, FieldCodes] = {}
@@ -68,6 +70,7 @@ def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]], f
     block.codes = {INTERCEPT: block.codes[INTERCEPT], **fields}
 
 
+@changes("rows", reads=("fold", "odds"))
 def narrow(block: Block, n: int) -> None:
     """Work on those rows only that are among the first n of the whole shuffle, until `widen`."""
     last = block.among_first(n)
@@ -78,6 +81,7 @@ def narrow(block: Block, n: int) -> None:
         setattr(block, name, None if values is None else values[:last])
 
 
+@changes("rows")
 def widen(block: Block) -> None:
     """Back to all rows, if there are more."""
     if (whole := block.whole) is not None:
@@ -86,9 +90,15 @@ def widen(block: Block) -> None:
         block.whole = None
 
 
+@changes("fold", anew=True)
 def refold(block: Block, rule: FoldRule) -> None:
     """Other rows judge."""
     block.fold = rule.of(block.row, block.cluster)
+
+
+def codes_of(cross: Cross) -> str:
+    """The part of a block that holds the codes of a cross."""
+    return f"codes {cross}"
 
 
 def room(kind: Any, n: int, folder: Path | None) -> NDArray[Any]:
@@ -102,12 +112,22 @@ def room(kind: Any, n: int, folder: Path | None) -> NDArray[Any]:
 class BlockWriter:
     """Rows -> shuffled blocks, part by part. Given a folder, the codes of single-value fields are kept in files there.
 
+    The rows are ``n_rows`` of ``n_all``, from the ``first_row`` on.
+
     Files are written from their beginning to their end: pages written here and there would go to the disk many times over.
     """
 
-    def __init__(self, kinds: Sequence[Any], n_rows: int, seed: int, n_blocks: int, folder: Path | None = None) -> None:
-        self.n_rows, self.seed, self.n_blocks, self.folder = n_rows, seed, min(n_blocks, max(1, n_rows)), folder
-        self.order = np.argsort(mix(seed, np.arange(n_rows)))  # no two are equal
+    def __init__(
+        self,
+        kinds: Sequence[Any],
+        n_rows: int,
+        seed: int,
+        folder: Path | None = None,
+        first_row: int = 0,
+        n_all: int | None = None,
+    ) -> None:
+        self.n_rows, self.seed, self.folder = n_rows, seed, folder
+        self.first_row, self.n_all = first_row, n_rows if n_all is None else n_all
         self.ragged: dict[int, list[FieldCodes]] = {}
         self.codes: list[NDArray[Any] | None] = [room(kind, n_rows, folder) for kind in kinds]
 
@@ -125,14 +145,17 @@ class BlockWriter:
 
     def blocks(
         self,
+        n_blocks: int,
         label: NDArray[np.uint8],
         weight: NDArray[np.float32],
         rule: FoldRule,
         cluster: NDArray[np.int64] | None = None,
         each: Callable[..., Iterable[list[FieldCodes]]] = map,
     ) -> list[Block]:
-        """What was written, shuffled, with the rest of each row."""
-        rows = [np.ascontiguousarray(self.order[part :: self.n_blocks]) for part in range(self.n_blocks)]
+        """What was written, shuffled, with the rest of each row; ``cluster`` is that of all rows of the table."""
+        order = np.argsort(mix(self.seed, self.first_row + np.arange(self.n_rows)))  # no two are equal
+        n_blocks = min(n_blocks, max(1, self.n_rows))
+        rows = [np.ascontiguousarray(order[part::n_blocks]) for part in range(n_blocks)]
 
         def shuffled(at: int) -> list[FieldCodes]:
             if at in self.ragged:
@@ -148,9 +171,10 @@ class BlockWriter:
         for part, mine in enumerate(rows):
             codes: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(mine), np.uint8))}
             codes |= {(at,): parts[part] for at, parts in enumerate(stems)}
-            own = None if cluster is None else cluster[mine]
-            place = (mix(self.seed, mine) >> np.uint64(32)).astype(np.uint32)
-            found.append(Block(codes, label[mine], weight[mine], rule.of(mine, own), mine, place, self.n_rows, own))
+            row = self.first_row + mine
+            own = None if cluster is None else cluster[row]
+            place = (mix(self.seed, row) >> np.uint64(32)).astype(np.uint32)
+            found.append(Block(codes, label[mine], weight[mine], rule.of(row, own), row, place, self.n_all, own))
         return found
 
 
@@ -163,6 +187,6 @@ def make_blocks(
     n_blocks: int,
 ) -> list[Block]:
     """Spread rows that are all here over blocks, shuffled."""
-    writer = BlockWriter([one.codes.dtype for one in codes], len(label), seed, n_blocks)
+    writer = BlockWriter([one.codes.dtype for one in codes], len(label), seed)
     writer.add(0, codes)
-    return writer.blocks(label, weight, rule)
+    return writer.blocks(n_blocks, label, weight, rule)

@@ -59,7 +59,7 @@ def command_line_options(names: Collection[str]) -> Any:
 
 
 FitOptions = command_line_options([entry.name for entry in all_options()])
-RunOptions = command_line_options(["engine", "n_jobs", "random_state", "quiet", "journal"])
+RunOptions = command_line_options(["engine", "address", "n_jobs", "random_state", "quiet", "journal"])
 FIT_DEFAULTS, RUN_DEFAULTS = FitOptions(), RunOptions()
 if TYPE_CHECKING:  # made at run time, which a type checker cannot follow
     FitFlags: TypeAlias = Any

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from autocross.blocks import INTERCEPT, refold
 from autocross.encoding import rules as encoding_rules
 from autocross.engines import Engine
-from autocross.errors import AutoCrossError
+from autocross.errors import AutoCrossError, OptionError
 from autocross.events import PhaseStarted, Reporter, StepDone
 from autocross.folds import FoldRule, mix
 from autocross.interrupts import Interrupt
@@ -23,7 +23,8 @@ from autocross.options import DeepOptions, Options
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, Producer
 from autocross.search.stopping import Stopped, Stopping
-from autocross.table.source import Source
+from autocross.table.coerce import typed
+from autocross.table.source import Part, Source
 from autocross.training import FINAL, FINAL_SWEEPS, Rows, Training
 
 SEARCH_SHARE = 0.5  # of the time limit; the rest is the network's
@@ -39,6 +40,7 @@ class DeepTraining(Training):
     def __init__(self, options: Options, deep: DeepOptions, reporter: Reporter, interrupt: Interrupt) -> None:
         super().__init__(options, reporter, interrupt)
         self.deep_options = deep
+        self.part: Part
         self.deep: DeepPart | None = None
         self.deep_score: float | None = None
         if options.time_limit is not None:
@@ -46,11 +48,14 @@ class DeepTraining(Training):
 
     def fit(self, source: Source) -> Model:
         """As before, for rows that are in memory."""
+        if self.options.engine == "ray":
+            raise OptionError("Option engine='ray' is not for networks, which are trained on this machine. Use engine='threads'.")
         if not source.in_memory:
             raise AutoCrossError(
                 "The table is larger than a network can be trained on here. "
                 "Raise memory_limit if there is memory enough, or fit an AutoCrossClassifier."
             )
+        (self.part,) = source.parts()
         return super().fit(source)
 
     def final_weights(
@@ -110,10 +115,10 @@ class DeepTraining(Training):
             return wide_deep.WideDeep(wide_deep.Wide(sizes, weights, intercept), deep)
 
         sharing = [at for at, field in enumerate(producer.fields) if field.shares_rare]
-        assert rows.table is not None
-        codes, min_count = producer.codes(rows.table), self.min_count(rows)
-        examples = wide_deep.Examples(codes, rows.labels.code, rows.weight, sharing, min_count)
-        watch = Told(self, rows, left_out)
+        codes, min_count = producer.codes(typed(self.part.features, producer.encoder.schema)), self.min_count(rows)
+        label, weight = rows.classes.codes(self.part.label), self.part.weight
+        examples = wide_deep.Examples(codes, label, weight, sharing, min_count)
+        watch = Told(self, label[left_out], weight[left_out].astype(np.float64))
         with wide_deep.threads(self.options.n_jobs):
             network, epochs = wide_deep.fit(make, examples, left_out, self.seed, options.epochs, watch)
         if not epochs:
@@ -138,10 +143,10 @@ class DeepTraining(Training):
 class Told(wide_deep.Watch):
     """Tells of epochs, and ends them at an interrupt or at the end of the time."""
 
-    def __init__(self, training: DeepTraining, rows: Rows, left_out: NDArray[np.bool_]) -> None:
+    def __init__(self, training: DeepTraining, label: NDArray[np.uint8], weight: Floats) -> None:
         self.tell, self.metric = training.reporter.tell, training.options.metric
         self.stopping: Stopping = training.stopping
-        self.label, self.weight = rows.labels.code[left_out], rows.weight[left_out].astype(np.float64)
+        self.label, self.weight = label, weight
         self.scores: list[float] = []
         self.tell(PhaseStarted, phase=PHASE, steps=training.deep_options.epochs)
 

@@ -32,6 +32,10 @@ class BundleError(FileError):
     """A saved model is damaged, newer than this version, or not one of ours."""
 
 
+class EngineError(AutoCrossError):
+    """The machines that should do the work cannot."""
+
+
 class MissingLibraryError(AutoCrossError, ImportError):
     """A library that only some need is not installed."""
 

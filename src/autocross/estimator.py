@@ -30,12 +30,11 @@ from autocross.producer import bundle
 from autocross.producer.model import Model
 from autocross.serving.scorer import Explanation, Scorer
 from autocross.table.coerce import typed
-from autocross.table.files import bytes_in_memory, column_names
+from autocross.table.files import bytes_in_memory, column_names, whole_files
 from autocross.table.frames import to_polars
 from autocross.table.inference import known
-from autocross.table.labels import Labels, match_labels
 from autocross.table.source import InFiles, InMemory, Part, Source
-from autocross.training import Rows, Training, memory_limit
+from autocross.training import Training, memory_limit
 
 Output = Literal["csr", "codes", "frame"]
 
@@ -67,9 +66,12 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         time: str | None = None,
         groups: str | None = None,
         engine: EngineName = "threads",
+        address: str | None = None,
         n_jobs: int | None = None,
         random_state: int | None = None,
         memory_limit: float | None = None,
+        checkpoint: str | None = None,
+        resume: str | None = None,
         quiet: bool = False,
         journal: str | None = None,
     ) -> None:
@@ -91,9 +93,12 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         self.time = time
         self.groups = groups
         self.engine = engine
+        self.address = address
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
+        self.resume = resume
         self.quiet = quiet
         self.journal = journal
 
@@ -280,13 +285,7 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
             "Fit a WideDeepClassifier to the new rows, or refit the model of an AutoCrossClassifier."
         )
     frame, target = take_target(X, y, sample_weight, text_columns(model))
-    part = learnable(frame, y, sample_weight)
-    label = match_labels(part.label, target, model.about.classes)
-    if label.min() == label.max():
-        raise LabelError(f"The target {target!r} holds one class only, so there is nothing to learn. Give rows of both classes.")
-    table = typed(part.features, model.producer.encoder.schema)
-    rows = Rows(Labels(label, model.about.classes), part.weight, target, table)
-    return Training(options, reporter, Interrupt()).refit(model, rows)
+    return Training(options, reporter, Interrupt()).refit(model, learnable(frame, y, sample_weight), target)
 
 
 @contextmanager
@@ -318,13 +317,14 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
     named = [name for name in (y, sample_weight) if name is not None]
     if isinstance(X, (str, Path)) and y is not None and all(isinstance(name, str) for name in named):
         path = Path(X)
-        if bytes_in_memory(path) > SHARE * memory_limit(options.memory_limit):
+        # Where the workers of a cluster read the rows, they need not fit into this machine.
+        if options.engine == "ray" or bytes_in_memory(path) > SHARE * memory_limit(options.memory_limit):
             check_columns(column_names(path), y, sample_weight)
 
             def split(frame: pl.DataFrame, first_row: int) -> Part:
                 return learnable(frame, y, sample_weight, first_row)
 
-            return InFiles(path, declared_text(types), y, frozenset(named), split)
+            return InFiles(path, declared_text(types), y, frozenset(named), split, whole_files(path))
     frame, target = take_target(X, y, sample_weight, declared_text(types))
     return InMemory(learnable(frame, y, sample_weight), target)
 

@@ -81,6 +81,11 @@ class FieldCodes:
     def n_rows(self) -> int:
         return len(self.codes) if self.starts is None else len(self.starts) - 1
 
+    @property
+    def width(self) -> int:
+        """The most codes of a row."""
+        return 1 if self.starts is None else int(np.diff(self.starts).max(initial=1))
+
     def between(self, first: int, last: int) -> FieldCodes:
         """The codes of some rows in sequence; nothing is copied."""
         if self.starts is None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from autocross.errors import OptionError
 
-EngineName = Literal["serial", "threads"]
+EngineName = Literal["serial", "threads", "ray"]
 Metric = Literal["auc", "log_loss", "accuracy"]
 Bins = Literal["auto", "width", "quantile"]
 PenaltyMode = Literal["field", "shared"]
@@ -56,8 +56,14 @@ class Options:
     split: Split = option("auto", "How rows are kept apart for judging: at random, by time, or by group.")
     time: str | None = option(None, "Time column that orders the rows; folds are then whole periods.")
     groups: str | None = option(None, "Column that says which rows belong together; folds are then whole groups.")
-    engine: EngineName = option("threads", "Where the work runs. The result is the same, to the bit.")
-    n_jobs: int | None = option(None, "Number of threads; None or -1 is one for each core.", at_least=-1)
+    engine: EngineName = option(
+        "threads",
+        "Where the work runs: in one thread, in threads, or on the machines of a Ray cluster. The result is the same, to the bit.",
+    )
+    address: str | None = option(
+        None, "Address of the Ray cluster, or auto for the one this machine belongs to; by default one is started here for the fit."
+    )
+    n_jobs: int | None = option(None, "Number of threads, or of workers on Ray; None or -1 is one for each core.", at_least=-1)
     random_state: int | None = option(
         None, "Seed of the shuffle and of the folds; None is 0, so that a fit can be repeated.", at_least=0
     )
@@ -66,6 +72,8 @@ class Options:
         "GiB that a fit may use; by default half of the machine's. Files that would fill a quarter of it are read part by part.",
         at_least=0.25,
     )
+    checkpoint: str | None = option(None, "Folder in which every finished round of the search is kept, to resume from.")
+    resume: str | None = option(None, "Folder of a checkpoint, from which an interrupted fit to the same rows goes on.")
     quiet: bool = option(False, "Show no progress.")
     journal: str | None = option(None, "File to which every event of the fit is appended, one JSON object a line.")
 
@@ -78,6 +86,10 @@ class Options:
                 raise OptionError(f"Option granularities holds {granularity!r}. Give whole numbers of bins, 2 or more.")
         if self.n_jobs == 0:
             raise OptionError("Option n_jobs=0 leaves nobody to work. Give a number of threads, or -1 for one for each core.")
+        if self.address is not None and self.engine != "ray":
+            raise OptionError(
+                f"Option address={self.address!r} is for engine='ray', but engine={self.engine!r}. Give both, or neither."
+            )
         if self.split == "group" and self.groups is None:
             raise OptionError("Option split='group' needs groups=, the name of the column that holds the group.")
 

@@ -15,32 +15,34 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross import folds as splits
-from autocross.blocks import INTERCEPT, BlockWriter, Cross, keep_fields, make_blocks, narrow, refold, widen
+from autocross import reading
+from autocross.blocks import INTERCEPT, Cross, keep_fields, make_blocks, narrow, refold, widen
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
-from autocross.engines import Engine, carry_on, make_engine
-from autocross.errors import OptionError, TableError
+from autocross.engines import Engine, carry_on, make_engine, n_cores
+from autocross.errors import EngineError, LabelError, OptionError, TableError
 from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, SearchStopped, StepDone
-from autocross.features import CAP, hash_bits, least_rows, narrowest
+from autocross.features import CAP, hash_bits, least_rows
 from autocross.folds import FoldRule, Folds
 from autocross.interrupts import Interrupt
 from autocross.models import tuning
-from autocross.models.logistic import Penalty, Regression, again
-from autocross.models.metrics import measure
+from autocross.models.logistic import Penalty, Regression, again, left_out_bins
+from autocross.models.metrics import measure, measure_bins
 from autocross.options import Options
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule
+from autocross.reading import Reader, Recipe
 from autocross.search import granularity
 from autocross.search.loop import NO_MORE, Accepted, Search, State, put
 from autocross.search.stopping import Stopped, Stopping
 from autocross.search.together import broaden
 from autocross.table.coerce import texts, typed, typed_column
-from autocross.table.columns import Table, TimeColumn
-from autocross.table.digest import Digest, Digests
+from autocross.table.columns import TimeColumn
+from autocross.table.digest import Digest
 from autocross.table.inference import infer, infer_all, known
-from autocross.table.labels import Classes, Labels, LabelValues
+from autocross.table.labels import Classes, match_labels
 from autocross.table.schema import Schema
-from autocross.table.source import Source
+from autocross.table.source import Part, Source
 
 FINAL = 1e-6  # a sweep of the final fit that promises less than this a row is the last
 FINAL_SWEEPS = 20
@@ -48,6 +50,7 @@ CERTAIN_SWEEPS = 5  # of the final fit, however little time is left
 READING = "reading columns"
 BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
 TUNING_ROWS = 1_000_000  # on which penalties are chosen, at most: more rows would choose the same
+EXACT_ROWS = 250_000  # up to which rows that judge are gathered in one place and ranked
 BYTES_A_ROW = 150  # beside codes in files: labels, odds, codes of crosses, room to work; measured by benchmarks/scale.py
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 
@@ -57,22 +60,20 @@ def memory_limit(gib: float | None) -> int:
     return encoding_rules.machine_memory() // 2 if gib is None else int(gib * 2**30)
 
 
+def n_lots(n_rows: int, n_workers: int) -> int:
+    """A share or a block for each worker where there are rows enough."""
+    return min(n_workers, max(1, n_rows // BLOCK_ROWS))
+
+
 @dataclass(frozen=True)
 class Rows:
-    """What is learned from: labels, and how much each row counts; the table itself, where it is in memory."""
+    """What is known of the rows as a whole."""
 
-    labels: Labels
-    weight: NDArray[np.float32]
+    n_rows: int
+    n_rarer: int
+    total_weight: float
     target: str
-    table: Table | None
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.weight)
-
-    @property
-    def total_weight(self) -> float:
-        return float(self.weight.sum(dtype=np.float64))
+    classes: Classes
 
 
 @dataclass
@@ -131,15 +132,16 @@ class Training:
         self.reporter.tell(PhaseStarted, phase=READING, steps=2)
         with ExitStack() as open_things:
             folder = None if source.in_memory else Path(open_things.enter_context(TemporaryDirectory(prefix="autocross-")))
-            engine = open_things.enter_context(make_engine(self.options.engine, self.options.n_jobs))
-            self.each = open_things.enter_context(ThreadPoolExecutor(engine.n_workers)).map
-            digests, classes = self.look(source)
-            self.check_memory(n_rows := digests[0].n_rows)
+            engine = open_things.enter_context(make_engine(self.options))
+            self.each = open_things.enter_context(ThreadPoolExecutor(n_cores())).map
+            digests, classes, share_rows = self.look(source, engine, folder)
+            n_rows = sum(share_rows)
+            self.check_memory(n_rows, engine.memory)
             schema = self.decide_schema(digests)
             encoding = self.decide_encoding(n_rows, schema)
             encoder = self.fit_encoder(schema, digests, encoding)
             del digests
-            encoder, rows, folds = self.read(source, n_rows, encoder, classes, engine, folder)
+            encoder, rows, folds = self.read(source, share_rows, encoder, classes, engine)
             so_far = SoFar(encoder, folder)
             engine.between = self.stopping.check
             try:
@@ -158,29 +160,43 @@ class Training:
         crosses = tuple(self.record(so_far.encoder, one) for one in so_far.accepted)
         return self.finish(producer, crosses, intercept, weights, penalties, so_far.score, rows)
 
-    def look(self, source: Source) -> tuple[list[Digest], Classes]:
-        """The first pass: what each column holds, by name, so that the order of columns changes nothing; and the labels."""
-        digests = {name: Digests(name, (self.options.types or {}).get(name)) for name in sorted(source.names)}
-        labels = LabelValues(source.target)
-        for part in source.parts():
-            labels.add(part.label)
-            list(self.each(lambda name, rows=part.features: digests[name].add(rows[name]), digests))
-            self.report_rows(1, labels.n_rows, "looked at")
-        if not labels.n_rows:
+    def look(self, source: Source, engine: Engine, folder: Path | None) -> tuple[list[Digest], Classes, list[int]]:
+        """The first pass: what each column holds, the labels, and the rows of each share."""
+        shares = source.shares(n_lots(source.n_rows, engine.n_shares))
+        n_threads = engine.n_workers // engine.n_shares
+        engine.place([Reader(share, number, n_threads, folder) for number, share in enumerate(shares)])
+        engine.each(reading.begin_to_look, self.options.types or {})
+        self.go_through(engine, 1, reading.look_on, "looked at")
+        found = engine.each(reading.looked)
+        share_rows = [share.n_rows for share in found]
+        if not sum(share_rows):
             raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
-        return list(self.each(Digests.whole, digests.values())), labels.classes(self.options.positive)
+        digests, labels = reading.together(found, self.each)
+        return digests, labels.classes(self.options.positive), share_rows
 
-    def check_memory(self, n_rows: int) -> None:
+    def go_through(self, engine: Engine, step: int, task: Callable[[Reader], tuple[int, bool]], what: str) -> None:
+        """A pass over the rows, part by part."""
+        n_rows, done = 0, False
+        while not done:
+            former = n_rows
+            found = engine.each(task)
+            n_rows, done = sum(n for n, _ in found), all(over for _, over in found)
+            if n_rows > former:
+                self.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {what}")
+
+    def check_memory(self, n_rows: int, of_engine: int | None) -> None:
         """Refuse what cannot be done within the limit, before it takes hours."""
-        needed, limit = n_rows * BYTES_A_ROW, memory_limit(self.options.memory_limit)
+        needed, limit = n_rows * BYTES_A_ROW, of_engine or memory_limit(self.options.memory_limit)
+        if needed > limit and of_engine:
+            raise EngineError(
+                f"{n_rows:,} rows need some {needed / 2**30:.1f} GiB of memory, and the workers have {limit / 2**30:.1f} GiB. "
+                "Add machines to the cluster, or give fewer rows."
+            )
         if needed > limit:
             raise TableError(
                 f"{n_rows:,} rows need some {needed / 2**30:.1f} GiB of memory, and memory_limit is {limit / 2**30:g} GiB. "
                 "Raise it, or give fewer rows."
             )
-
-    def report_rows(self, step: int, n_rows: int, what: str) -> None:
-        self.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {what}")
 
     def fit_encoder(self, schema: Schema, digests: Sequence[Digest], rules: EncodingRules) -> Encoder:
         """Codes for what the columns hold."""
@@ -192,34 +208,25 @@ class Training:
         return Encoder.fit(schema, columns, rules, {one.name: one.n for one in used}, self.each)
 
     def read(
-        self, source: Source, n_rows: int, encoder: Encoder, classes: Classes, engine: Engine, folder: Path | None
+        self, source: Source, share_rows: list[int], encoder: Encoder, classes: Classes, engine: Engine
     ) -> tuple[Encoder, Rows, Folds]:
-        """The second pass: codes into blocks, and what else is known of each row."""
+        """The second pass: codes into blocks, and what must be known of all rows."""
         for word in ("time", "groups"):
             name = getattr(self.options, word)
             if name is not None and name not in source.names:
                 raise OptionError(f"Option {word}={name!r} names no column of the table. {known(source.names)}")
         named = [name for name in dict.fromkeys((self.options.time, self.options.groups)) if name is not None]
-        kinds = [narrowest(stem.n_codes) for stem in encoder.stems]
-        writer = BlockWriter(kinds, n_rows, self.seed, self.n_blocks(engine, n_rows), folder)
-        label, weight = np.empty(n_rows, np.uint8), np.empty(n_rows, np.float32)
-        frames, times, table, done = [], [], None, 0
-        for part in source.parts():
-            table = typed(part.features, encoder.schema)
-            codes = encoder.stem_codes(table, self.each)
-            encoder = encoder.widened(codes)
-            writer.add(done, codes, self.each)
-            here = slice(done, done + table.n_rows)
-            label[here], weight[here] = classes.codes(part.label), part.weight
-            frames.append(part.features.select(named))
-            times.append({name: column for name, column in table.columns.items() if isinstance(column, TimeColumn)})
-            done += table.n_rows
-            self.report_rows(2, done, f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns")
-        moments = {name: TimeColumn(np.concatenate([part[name].micros for part in times])) for name in times[0]}
-        folds = self.decide_folds(pl.concat(frames, how="vertical_relaxed"), moments, n_rows)
-        engine.place(writer.blocks(label, weight, folds.rule, folds.cluster, self.each))
-        rows = Rows(Labels(label, classes.words), weight, source.target, table if source.in_memory else None)
-        return encoder, rows, folds
+        n_rows = sum(share_rows)
+        engine.each(reading.begin_to_fill, Recipe(encoder, classes, named, share_rows, self.seed))
+        self.go_through(engine, 2, reading.fill_on, f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns")
+        found = [share for share, n in zip(engine.each(reading.filled), share_rows, strict=True) if n]
+        times = {name: TimeColumn(np.concatenate([share.times[name] for share in found])) for name in found[0].times}
+        folds = self.decide_folds(pl.concat([share.named for share in found], how="vertical_relaxed"), times, n_rows)
+        n_blocks = n_lots(max(share_rows), engine.n_workers // engine.n_shares)
+        engine.exchange(reading.to_blocks, n_blocks, folds.rule, folds.cluster)
+        n_labels, weight = (np.sum([getattr(share, name) for share in found], axis=0) for name in ("n_labels", "weight"))
+        rows = Rows(n_rows, int(n_labels.min()), reading.weighed(weight), source.target, classes)
+        return encoder.widened(np.max([share.widths for share in found], axis=0).tolist()), rows, folds
 
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
@@ -249,17 +256,23 @@ class Training:
             keep(broad)
         return why
 
-    def refit(self, model: Model, rows: Rows) -> Model:
+    def refit(self, model: Model, part: Part, target: str) -> Model:
         """New weights on new rows, for the same fields under the same penalties."""
         producer = model.producer
-        assert rows.table is not None
-        codes = producer.encoder.encode(rows.table)
+        label = match_labels(part.label, target, model.about.classes)
+        if label.min() == label.max():
+            raise LabelError(
+                f"The target {target!r} holds one class only, so there is nothing to learn. Give rows of both classes."
+            )
+        codes = producer.encoder.encode(typed(part.features, producer.encoder.schema))
         penalties = {term: Penalty(*three) for term, three in zip(producer.terms, model.penalties, strict=True)}
         start: dict[Cross, NDArray[np.float64]] = dict(zip(producer.terms, model.weights, strict=True))
         start[INTERCEPT] = np.array([model.intercept])
-        with make_engine(self.options.engine, self.options.n_jobs) as engine:
-            n_blocks = self.n_blocks(engine, rows.n_rows)
-            engine.place(make_blocks(codes, rows.labels.code, rows.weight, FoldRule(1, holdout=True), self.seed, n_blocks))
+        weight = reading.weighed(reading.weigh(part.weight))
+        rows = Rows(len(label), int(np.bincount(label).min()), weight, target, Classes(*model.about.classes))
+        with make_engine(self.options) as engine:
+            n_blocks = n_lots(rows.n_rows, engine.n_workers)
+            engine.place(make_blocks(codes, label, part.weight, FoldRule(1, holdout=True), self.seed, n_blocks))
             for cross in producer.crosses:
                 engine.each(put, cross)
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
@@ -333,10 +346,6 @@ class Training:
         assert isinstance(column, TimeColumn)
         return column
 
-    def n_blocks(self, engine: Engine, n_rows: int) -> int:
-        """A block for each worker where there are rows enough."""
-        return min(engine.n_workers, max(1, n_rows // BLOCK_ROWS))
-
     def keep_granularities(self, engine: Engine, encoder: Encoder, rows: Rows, folds: Folds) -> list[int]:
         """The fields of numerical columns that tell most, and all other fields."""
         fields = encoder.fields
@@ -398,7 +407,12 @@ class Training:
             )
 
     def score(self, regression: Regression) -> float:
-        """The validation score in the user's metric."""
+        """The validation score in the user's metric; of many rows counted in bins, within 0.00001 of the exact one."""
+        if regression.n_rows > EXACT_ROWS:
+            bins, metric = regression.engine.total(left_out_bins, regression.n_rows, regression.bin_unit), self.options.metric
+            if metric == "log_loss":
+                return -regression.left_out_loss() / (int(bins.sum()) / regression.bin_unit)
+            return measure_bins(metric, bins)
         score, label, weight = regression.judged()
         return measure(self.options.metric, label, score, weight)
 
@@ -409,8 +423,7 @@ class Training:
         random = splits.by_row(rows.n_rows, self.seed, folds.n_models == 1, "")
         engine.each(refold, random.rule)
         gap = self.score(again(regression)) - score
-        n_rarer = min(np.bincount(rows.labels.code, minlength=2))
-        if gap > max(LEAK, 2 * (score * (1 - score) / n_rarer) ** 0.5):  # two standard errors of the AUC, roughly
+        if gap > max(LEAK, 2 * (score * (1 - score) / rows.n_rarer) ** 0.5):  # two standard errors of the AUC, roughly
             self.reporter.warn(
                 f"With random folds the AUC would look {gap:.3f} better than with folds by {folds.kind} ({score:.4f}): "
                 f"some columns tell which {'period' if folds.kind == 'time' else 'group'} a row is from. "
@@ -451,7 +464,7 @@ class Training:
         clean = None if score is None or score != score else score
         about = About(
             rows.target,
-            rows.labels.classes,
+            rows.classes.words,
             self.options.metric,
             clean,
             rows.n_rows,

@@ -128,11 +128,11 @@ class Encoder:
 
         return [codes for found in each(coded, self.columns) for codes in found]
 
-    def widened(self, codes: Sequence[FieldCodes]) -> Encoder:
-        """Wide enough for rows with these codes of stems: a multi-value field knows how many codes a row may have."""
+    def widened(self, widths: Sequence[int]) -> Encoder:
+        """Wide enough for rows with so many codes of each stem: a multi-value field knows how many codes a row may have."""
         columns, at = [], 0
         for column in self.columns:
-            columns.append(column.widened(codes[at]) if isinstance(column, Vocabulary) else column)
+            columns.append(column.widened(widths[at]) if isinstance(column, Vocabulary) else column)
             at += 1 if isinstance(column, Bins) else len(column.fields)
         return self if all(map(operator.is_, columns, self.columns)) else Encoder(self.schema, tuple(columns))
 

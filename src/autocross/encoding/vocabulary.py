@@ -60,11 +60,10 @@ class Vocabulary:
         frequent = frequent[np.lexsort([first[frequent], -counts[frequent]])]
         kept = tuple(values.gather(frequent[: rules.cap]).to_list())
         vocabulary = cls(schema, kept, rules.n_buckets if len(frequent) > rules.cap else 0)
-        return vocabulary if isinstance(column, TextColumn) else vocabulary.widened(vocabulary.encode(column)[0])
+        return vocabulary if isinstance(column, TextColumn) else vocabulary.widened(vocabulary.encode(column)[0].width)
 
-    def widened(self, codes: FieldCodes) -> Vocabulary:
-        """Wide enough for these rows."""
-        width = 1 if codes.starts is None else int(np.diff(codes.starts).max(initial=1))
+    def widened(self, width: int) -> Vocabulary:
+        """Wide enough for rows with so many codes."""
         return self if width <= self.width else replace(self, width=width)
 
     @cached_property

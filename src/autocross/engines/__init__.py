@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from autocross.engines.base import Engine, carry_on
+from autocross.engines.base import Engine, carry_on, changes
 from autocross.engines.serial import SerialEngine
-from autocross.engines.threads import ThreadsEngine
-from autocross.options import EngineName
+from autocross.engines.threads import ThreadsEngine, n_cores
+from autocross.options import Options
 
-__all__ = ["Engine", "SerialEngine", "ThreadsEngine", "carry_on", "make_engine"]
+__all__ = ["Engine", "SerialEngine", "ThreadsEngine", "carry_on", "changes", "make_engine", "n_cores"]
 
 
-def make_engine(name: EngineName, n_jobs: int | None) -> Engine:
-    """The engine of that name."""
-    return SerialEngine() if name == "serial" else ThreadsEngine(n_jobs)
+def make_engine(options: Options) -> Engine:
+    """The engine asked for."""
+    if options.engine == "ray":
+        from autocross.engines.cluster import RayEngine  # not above: Ray is heavy, and may be absent
+
+        return RayEngine(options.n_jobs, options.address)
+    return SerialEngine() if options.engine == "serial" else ThreadsEngine(options.n_jobs)

@@ -1,13 +1,15 @@
 """The contract of an engine: it keeps blocks and runs a task on each of them.
 
-A task is a module-level function ``task(block, *args)``, so that it can travel to another process. It may change its
-block; what it returns travels back. Blocks stay where they were placed.
+A task is a module-level function ``task(block, *args)``, so that it can travel to another process. What it returns travels
+back. A task that changes its block says so by `changes`, so that a block that is lost can be made again from what happened
+to it. Blocks stay where they were placed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -20,6 +22,42 @@ R = TypeVar("R")
 B = TypeVar("B")
 
 
+Parts = Callable[..., Iterable[str]]  # of a block, by the arguments of a task
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a task does to its block: the parts it ``writes``, and others it ``reads`` for that. ``anew`` means that nothing of
+    what the parts held before shows in what they hold after. ``alone`` gives a cheaper task and its arguments with the same
+    effect, where nobody asks for the result."""
+
+    writes: Parts
+    reads: Parts
+    anew: bool
+    alone: Callable[..., tuple[Callable[..., Any], tuple[Any, ...]]] | None
+
+
+T = TypeVar("T", bound=Callable[..., Any])
+
+
+def changes(
+    writes: str | Parts,
+    *,
+    reads: Sequence[str] | Parts = (),
+    anew: bool = False,
+    alone: Callable[..., tuple[Callable[..., Any], tuple[Any, ...]]] | None = None,
+) -> Callable[[T], T]:
+    """Mark a task that changes its block."""
+
+    def mark(task: T) -> T:
+        written = (lambda *_: (writes,)) if isinstance(writes, str) else writes
+        read = reads if callable(reads) else (lambda *_: reads)
+        task.change = Change(written, read, anew, alone)  # type: ignore[attr-defined]
+        return task
+
+    return mark
+
+
 def carry_on() -> None:
     """What happens between two tasks of an engine, unless it is told otherwise."""
 
@@ -28,6 +66,9 @@ class Engine(ABC):
     """Keeps blocks and runs tasks over them."""
 
     n_workers: int = 1
+    n_shares: int = 1  # in how many shares rows are best read; the workers of a share are threads
+    memory: int | None = None  # bytes for blocks, where that is not a matter of this machine
+    stride: int = 1 << 18  # rows that a call should visit: fewer do not pay for it, and more would leave the cache
     between: Callable[[], None] = staticmethod(carry_on)  # called before every task; what it raises ends the work there
 
     @abstractmethod
@@ -46,6 +87,16 @@ class Engine(ABC):
     def total(self, task: Callable[Concatenate[B, P], NDArray[np.int64]], *args: P.args, **kwargs: P.kwargs) -> NDArray[np.int64]:
         """The sum of the task's results over all blocks. Whole numbers, so the order cannot matter."""
         return reduce(np.add, self.each(task, *args, **kwargs))
+
+    def totals(
+        self, task: Callable[Concatenate[B, P], list[NDArray[np.int64]]], *args: P.args, **kwargs: P.kwargs
+    ) -> list[NDArray[np.int64]]:
+        """The same for a task with a list of results."""
+        return [reduce(np.add, same) for same in zip(*self.each(task, *args, **kwargs), strict=True)]
+
+    def exchange(self, task: Callable[Concatenate[B, P], list[Any]], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Put in place of every block those that the task makes of it."""
+        self.place([made for mine in self.each(task, *args, **kwargs) for made in mine])
 
     @abstractmethod
     def close(self) -> None:

@@ -16,12 +16,13 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.blocks import INTERCEPT, Block, Cross
-from autocross.engines import Engine
+from autocross.blocks import INTERCEPT, Block, Cross, codes_of
+from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field
 from autocross.folds import ALL
 from autocross.kernels import counting
 from autocross.kernels import logistic as kernels
+from autocross.models.metrics import bin_odds
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -46,12 +47,17 @@ UNPENALISED = Penalty(0.0, 0.0)
 # Tasks: what an engine runs on each block.
 
 
-def start(block: Block, n_models: int, everyone: bool) -> Ints:
-    """Begin with odds 1; return the rows of each label. ``everyone`` lets the models learn from every row."""
+@changes("odds", anew=True)
+def start(block: Block, n_models: int) -> Ints:
+    """Begin with odds 1; return the rows of each label."""
     block.odds = np.ones((block.n_rows, n_models))
-    if everyone:
-        block.fold = np.full(block.n_rows, ALL, np.uint8)
     return np.bincount(block.label, minlength=2).astype(np.int64)
+
+
+@changes("fold", anew=True)
+def learn_from_all(block: Block) -> None:
+    """No row is left out any more."""
+    block.fold = np.full(block.n_rows, ALL, np.uint8)
 
 
 def count(block: Block, cross: Cross, n_codes: int) -> Ints:
@@ -65,6 +71,7 @@ def count(block: Block, cross: Cross, n_codes: int) -> Ints:
     return counts
 
 
+@changes("odds", reads=lambda cross, factor: [codes_of(cross)])
 def scale(block: Block, cross: Cross, factor: Floats) -> None:
     """Apply a change of weights, given as exp(change), to the odds."""
     coded = block.codes[cross]
@@ -74,6 +81,11 @@ def scale(block: Block, cross: Cross, factor: Floats) -> None:
         kernels.scale_ragged(coded.codes, coded.starts, factor, block.odds)
 
 
+@changes(
+    lambda moved, *_: ["odds"] if moved is not None else [],
+    reads=lambda moved, *_: [codes_of(moved)],
+    alone=lambda moved, factor, *_: (scale, (moved, factor)),
+)
 def scale_and_gather(block: Block, moved: Cross | None, factor: Floats | None, cross: Cross, n_codes: int, unit: float) -> Ints:
     """Apply the former field's step, then gather the sums of the next: one visit to the block for each field."""
     if moved is not None and factor is not None:
@@ -114,6 +126,13 @@ def left_out(block: Block) -> tuple[Floats, NDArray[np.uint8], NDArray[np.float3
     return np.log(block.odds[rows, fold]), block.label[rows], block.weight[rows], fold
 
 
+def left_out_bins(block: Block, first_n: int, unit: float) -> Ints:
+    """The rows that judge, among about so many, by bin of their odds and label."""
+    last = block.among_first(first_n)
+    rows = np.flatnonzero(block.fold[:last] < block.odds.shape[1])
+    return bin_odds(block.odds[rows, block.fold[rows]], block.label[rows], block.weight[rows], unit)
+
+
 # The regression itself.
 
 
@@ -138,11 +157,15 @@ class Regression:
         # Fixed point: the sum of all gradients stays below 2^62, a loss may be a thousand times a gradient.
         self.unit = 2.0 ** (61 - math.ceil(math.log2(total_weight)))
         self.loss_unit = self.unit / 1024
+        self.bin_unit = self.unit / 2048  # a bin counts in floats: all of them stay below 2^51
         self.terms: dict[Cross, Term] = {}
         self.sweep_seconds = 0.0  # what the last sweep took
-        n_labels = engine.total(start, n_models, everyone)
-        self.mean_weight = total_weight / int(n_labels.sum())
-        self.rarer_rate = int(n_labels.min()) / int(n_labels.sum())
+        if everyone:
+            engine.each(learn_from_all)
+        n_labels = engine.total(start, n_models)
+        self.n_rows = int(n_labels.sum())
+        self.mean_weight = total_weight / self.n_rows
+        self.rarer_rate = int(n_labels.min()) / self.n_rows
         self.add(INTERCEPT, Field("", "", 1, shares_rare=False), UNPENALISED)
 
     def add(self, cross: Cross, field: Field, penalty: Penalty, weight: Floats | None = None) -> None:
@@ -210,7 +233,7 @@ class Regression:
 
     def restore(self) -> None:
         """Bring the odds of the blocks back to those of the weights."""
-        self.engine.each(start, self.n_models, False)
+        self.engine.each(start, self.n_models)
         for cross, term in self.terms.items():
             self.engine.each(scale, cross, np.exp(term.weight))
 

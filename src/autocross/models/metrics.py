@@ -43,15 +43,16 @@ def measure(metric: Metric, label: NDArray[Any], score: Floats, weight: Floats) 
     return -log_loss(label, score, weight) if metric == "log_loss" else accuracy(label, score, weight)
 
 
-# Where a score only ranks candidates, rows are counted by bins of their odds: 2^7 bins for every factor of two.
+# Where rows are many, or a score only ranks candidates, rows are counted by bins of their odds: 2^7 bins for every factor of two.
 CUT = 52 - 7
 LOWEST, N_BINS = (1023 - 32) << 7, 64 << 7  # from odds 2^-32 to 2^32
 
 
-def bin_odds(odds: Floats, label: NDArray[Any], weight: Floats) -> NDArray[np.int64]:
-    """Summed weight by bin and label, (N_BINS, 2). Weights are whole numbers, so the order of the rows cannot matter."""
+def bin_odds(odds: Floats, label: NDArray[Any], weight: NDArray[Any], unit: float) -> NDArray[np.int64]:
+    """Summed weight by bin and label, (N_BINS, 2), in whole units, so that the order of the rows cannot matter."""
     at = np.clip((odds.view(np.int64) >> CUT) - LOWEST, 0, N_BINS - 1)
-    return np.bincount(2 * at + label, weight, 2 * N_BINS).astype(np.int64).reshape(N_BINS, 2)
+    whole = np.rint(weight * unit)
+    return np.bincount(2 * at + label, whole, 2 * N_BINS).astype(np.int64).reshape(N_BINS, 2)
 
 
 def measure_bins(metric: Metric, bins: NDArray[np.int64]) -> float:

@@ -7,7 +7,7 @@ sums, one step from zero under each penalty, one pass over the rows left out.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from autocross.blocks import Block, Cross
 from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, pair_up
-from autocross.engines import Engine
+from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, least_rows
 from autocross.kernels import logistic as kernels
-from autocross.models.logistic import Penalty, Regression
+from autocross.models.logistic import Penalty, Regression, left_out_bins
 from autocross.models.metrics import bin_odds, measure_bins
 from autocross.options import Metric
 
@@ -68,73 +68,6 @@ def candidate(cross: Cross, fields: Sequence[Field]) -> Candidate:
     return Candidate(cross, tuple(part.n_codes for part in parts), width, axis_of(parts))
 
 
-# Tasks: the candidate is laid out in the block, then its codes learn and are judged.
-
-
-def lay_out(block: Block, one: Candidate, n_slots: int, learned: int, judged: int) -> Ints:
-    """Put the slot of each of the first rows into the block; returns how many of those that learn each slot has."""
-    last = block.among_first(max(learned, judged))
-    columns, starts = pair_up([block.codes[(at,)].between(0, last) for at in one.cross])
-    keys = cross_key(columns, one.sizes)
-    block.trial = FieldCodes((keys % n_slots if math.prod(one.sizes) > n_slots else keys).astype(np.uint32), starts)
-    seen = block.trial.between(0, block.among_first(learned))
-    entries = seen.codes if seen.starts is None else seen.codes[: seen.starts[-1]]
-    return np.bincount(entries, minlength=n_slots)
-
-
-def gather(block: Block, code: NDArray[np.uint32], n_codes: int, first_n: int, unit: float) -> Ints:
-    """Give each slot its code; then gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
-    block.trial = coded = FieldCodes(code[block.trial.codes], block.trial.starts)
-    last = block.among_first(first_n)
-    sums = np.zeros((n_codes, block.odds.shape[1], 3), np.int64)
-    rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, sums)
-    coded = coded.between(0, last)
-    if coded.starts is None:
-        kernels.gather(coded.codes, *rows)
-    else:
-        kernels.gather_ragged(coded.codes, coded.starts, *rows)
-    return sums
-
-
-def judge(block: Block, factors: Floats, first_n: int, unit: float) -> Ints:
-    """Loss on the left-out rows for each try."""
-    last = block.among_first(first_n)
-    coded = block.trial.between(0, last)
-    losses = np.zeros(factors.shape[2], np.int64)
-    rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], factors, unit, losses)
-    if coded.starts is None:
-        kernels.try_scales(coded.codes, *rows)
-    else:
-        kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
-    return losses
-
-
-def base_loss(block: Block, first_n: int, unit: float) -> Ints:
-    """Loss of the current set on the left-out rows."""
-    last = block.among_first(first_n)
-    found = np.zeros((block.odds.shape[1], 2), np.int64)
-    kernels.total_loss(block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, found)
-    return np.array([found[:, 1].sum()], np.int64)
-
-
-def tally(block: Block, factors: Floats, first_n: int, trial: bool) -> Ints:
-    """Left-out rows by try, bin of their odds and label, in 2^-20 of their weight; ``trial`` tells whether the candidate counts."""
-    last = block.among_first(first_n)
-    rows = np.flatnonzero(block.fold[:last] < block.odds.shape[1])
-    fold, label = block.fold[rows], block.label[rows]
-    weight = np.rint(block.weight[rows] * 2.0**20)
-    coded = block.trial.between(0, last)
-    found = []
-    for t in range(factors.shape[2]):
-        odds = block.odds[rows, fold]
-        if trial:
-            mine = coded.take(rows)
-            of_row = np.arange(len(rows)) if mine.starts is None else np.repeat(np.arange(len(rows)), np.diff(mine.starts))
-            np.multiply.at(odds, of_row, factors[mine.codes, fold[of_row], t])
-        found.append(bin_odds(odds, label, weight))
-    return np.stack(found)
-
-
 @dataclass(frozen=True)
 class Contest:
     """What candidates compete in, and the penalties each may try, with neighbours held together or without."""
@@ -154,42 +87,147 @@ class Rung:
     score: float
 
 
+def slot_codes(bits: NDArray[np.uint8], n_slots: int) -> tuple[NDArray[np.uint32], int]:
+    """The code of every slot, and how many codes there are. ``bits`` tells the slots with a code of their own; others are rare."""
+    frequent = np.unpackbits(bits, count=n_slots).view(np.bool_)
+    n_codes = FIRST + int(np.count_nonzero(frequent))
+    code = np.full(n_slots, RARE, np.uint32)
+    code[frequent] = np.arange(FIRST, n_codes)
+    return code, n_codes
+
+
+# Tasks: candidates are laid out in the block, then their codes learn and are judged.
+
+
+@changes("trials", anew=True)
+def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]:
+    """Put the slots of the first rows into the block; returns how many of those that learn each slot has, as far as it matters."""
+    last, first = block.among_first(max(on.learned, on.judged)), block.among_first(on.learned)
+    block.trials, found = [], []
+    for one in entrants:
+        n_slots = one.n_slots(on.learned)
+        columns, starts = pair_up([block.codes[(at,)].between(0, last) for at in one.cross])
+        keys = cross_key(columns, one.sizes)
+        slots = FieldCodes((keys % n_slots if math.prod(one.sizes) > n_slots else keys).astype(np.uint32), starts)
+        seen = slots.between(0, first)
+        entries = seen.codes if seen.starts is None else seen.codes[: seen.starts[-1]]
+        block.trials.append(slots)
+        found.append(np.minimum(np.bincount(entries, minlength=n_slots), on.least))
+    return found
+
+
+@changes("trials")
+def gather(block: Block, slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, unit: float) -> list[Ints]:
+    """Give each slot its code; then gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
+    last, found = block.among_first(first_n), []
+    for at, (bits, n_slots) in enumerate(slots):
+        code, n_codes = slot_codes(bits, n_slots)
+        block.trials[at] = coded = FieldCodes(code[block.trials[at].codes], block.trials[at].starts)
+        sums = np.zeros((n_codes, block.odds.shape[1], 3), np.int64)
+        rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, sums)
+        coded = coded.between(0, last)
+        if coded.starts is None:
+            kernels.gather(coded.codes, *rows)
+        else:
+            kernels.gather_ragged(coded.codes, coded.starts, *rows)
+        found.append(sums)
+    return found
+
+
+def judge(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> list[Ints]:
+    """Loss on the left-out rows for each try of each candidate."""
+    last, found = block.among_first(first_n), []
+    for factors, trial in zip(tries, block.trials, strict=True):
+        coded = trial.between(0, last)
+        losses = np.zeros(factors.shape[2], np.int64)
+        rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], factors, unit, losses)
+        if coded.starts is None:
+            kernels.try_scales(coded.codes, *rows)
+        else:
+            kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
+        found.append(losses)
+    return found
+
+
+def base_loss(block: Block, first_n: int, unit: float) -> Ints:
+    """Loss of the current set on the left-out rows."""
+    last = block.among_first(first_n)
+    found = np.zeros((block.odds.shape[1], 2), np.int64)
+    kernels.total_loss(block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, found)
+    return np.array([found[:, 1].sum()], np.int64)
+
+
+def tally(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> list[Ints]:
+    """Left-out rows by bin of their odds and label, for each try of each candidate: (n_tries, n_bins, 2)."""
+    last = block.among_first(first_n)
+    rows = np.flatnonzero(block.fold[:last] < block.odds.shape[1])
+    fold = block.fold[rows]
+    found = []
+    for factors, trial in zip(tries, block.trials, strict=True):
+        mine = trial.between(0, last).take(rows)
+        of_row = np.arange(len(rows)) if mine.starts is None else np.repeat(np.arange(len(rows)), np.diff(mine.starts))
+        bins = []
+        for t in range(factors.shape[2]):
+            odds = block.odds[rows, fold]
+            np.multiply.at(odds, of_row, factors[mine.codes, fold[of_row], t])
+            bins.append(bin_odds(odds, block.label[rows], block.weight[rows], unit))
+        found.append(np.stack(bins))
+    return found
+
+
 def rung(engine: Engine, regression: Regression, contest: Contest, learned: int, judged: int, n_rows: int) -> Rung:
     """A rung of the tournament."""
     least = least_rows(regression.min_count, learned / n_rows)
     if contest.metric == "log_loss":
         unit = regression.loss_unit
         return Rung(learned, judged, least, -float(engine.total(base_loss, judged, unit)[0]) / unit / regression.mean_weight)
-    (bins,) = engine.total(tally, np.ones((1, 1, 1)), judged, False)
-    return Rung(learned, judged, least, measure_bins(contest.metric, bins))
+    return Rung(learned, judged, least, measure_bins(contest.metric, engine.total(left_out_bins, judged, regression.bin_unit)))
 
 
-def gain(engine: Engine, regression: Regression, contest: Contest, one: Candidate, on: Rung) -> tuple[float, Penalty]:
-    """How much the candidate raises the score of the left-out rows, and under which penalty. Losses are summed over rows."""
-    n_slots = one.n_slots(on.learned)
-    counts = engine.total(lay_out, one, n_slots, on.learned, on.judged)
+def gains(
+    engine: Engine, regression: Regression, contest: Contest, entrants: Sequence[Candidate], on: Rung
+) -> Iterator[tuple[float, Penalty]]:
+    """How much each candidate raises the score of the left-out rows, and under which penalty. Losses are summed over rows."""
+    together = max(1, engine.stride // max(on.learned, on.judged))
+    for first in range(0, len(entrants), together):
+        yield from gains_of_some(engine, regression, contest, entrants[first : first + together], on)
+
+
+def gains_of_some(
+    engine: Engine, regression: Regression, contest: Contest, entrants: Sequence[Candidate], on: Rung
+) -> Iterator[tuple[float, Penalty]]:
+    """Those of candidates that are laid out at the same time."""
     # A slot too rare to have a weight of its own needs no code either: what is left fits the cache.
-    frequent = np.flatnonzero(counts >= on.least)
-    code = np.full(n_slots, RARE, np.uint32)
-    code[frequent] = np.arange(FIRST, FIRST + len(frequent))
-    found = engine.total(gather, code, FIRST + len(frequent), on.learned, regression.unit)
-    tied = found[:, :, 2] < on.least
-    tied[:FIRST] = False
-    kernels.tie(found, tied)
-    chain = one.chain(n_slots, code) if contest.smooth else None
-    tries = contest.plain if chain is None else contest.plain + contest.smooth
-    factors = np.empty((len(found), regression.n_models, len(tries)))
-    grid = np.array([(penalty.l1, penalty.l2) for penalty in contest.plain])
-    kernels.first_steps(found, regression.unit, tied, grid, one.width, factors)
-    if chain is not None:
-        zero, step = np.zeros(found.shape[:2]), np.empty(found.shape[:2])
-        for t, penalty in enumerate(contest.smooth, start=len(contest.plain)):
-            kernels.chained_step(found, regression.unit, zero, tied, chain.order, chain.gap, penalty.l2, penalty.smooth, step)
-            factors[:, :, t] = np.exp(step)
+    counts = engine.totals(lay_out, entrants, on)
+    slots = [(np.packbits(count >= on.least), len(count)) for count in counts]
+    sums = engine.totals(gather, slots, on.learned, regression.unit)
+    tries = [steps(regression, contest, *each, on.least) for each in zip(entrants, slots, sums, strict=True)]
     if contest.metric == "log_loss":
         unit = regression.loss_unit
-        scores = -engine.total(judge, factors, on.judged, unit) / unit / regression.mean_weight
+        scores = [-one / unit / regression.mean_weight for one in engine.totals(judge, tries, on.judged, unit)]
     else:
-        scores = np.array([measure_bins(contest.metric, bins) for bins in engine.total(tally, factors, on.judged, True)])
-    best = int(np.argmax(scores))
-    return float(scores[best]) - on.score, tries[best]
+        found = engine.totals(tally, tries, on.judged, regression.bin_unit)
+        scores = [np.array([measure_bins(contest.metric, bins) for bins in one]) for one in found]
+    for one in scores:
+        best = int(np.argmax(one))
+        yield float(one[best]) - on.score, (contest.plain + contest.smooth)[best]
+
+
+def steps(
+    regression: Regression, contest: Contest, one: Candidate, slots: tuple[NDArray[np.uint8], int], sums: Ints, least: int
+) -> Floats:
+    """What a step of its weights under each penalty does to the odds: (n_codes, n_models, n_penalties)."""
+    tied = sums[:, :, 2] < least
+    tied[:FIRST] = False
+    kernels.tie(sums, tied)
+    n_slots = slots[1]
+    chain = one.chain(n_slots, slot_codes(*slots)[0]) if contest.smooth else None
+    factors = np.empty((len(sums), regression.n_models, len(contest.plain) + (0 if chain is None else len(contest.smooth))))
+    grid = np.array([(penalty.l1, penalty.l2) for penalty in contest.plain])
+    kernels.first_steps(sums, regression.unit, tied, grid, one.width, factors)
+    if chain is not None:
+        zero, step = np.zeros(sums.shape[:2]), np.empty(sums.shape[:2])
+        for t, penalty in enumerate(contest.smooth, start=len(contest.plain)):
+            kernels.chained_step(sums, regression.unit, zero, tied, chain.order, chain.gap, penalty.l2, penalty.smooth, step)
+            factors[:, :, t] = np.exp(step)
+    return factors

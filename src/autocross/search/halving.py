@@ -68,7 +68,8 @@ def tournament(
         # Folds judge with the rows of the rung.
         judged = learned if regression.n_models > 1 else min(n_rows, max(learned, min(JUDGES * learned, MOST_JUDGES)))
         on = fieldwise.rung(engine, regression, contest, learned, judged, n_rows)
-        ranked = [Scored(one, *fieldwise.gain(engine, regression, contest, one, on)) for one in left]
+        gains = fieldwise.gains(engine, regression, contest, left, on)
+        ranked = [Scored(one, *gain) for one, gain in zip(left, gains, strict=True)]
         ranked.sort(key=lambda scored: (-scored.gain, scored.candidate.cross))
         watch(number, learned, ranked)
         left = [scored.candidate for scored in ranked[: max(1, len(ranked) // 2)]]

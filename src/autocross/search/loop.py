@@ -7,15 +7,15 @@ fresh folds, and accepts those for which the left-out loss falls by more than ch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.blocks import INTERCEPT, Block, Cross, refold
+from autocross.blocks import INTERCEPT, Block, Cross, codes_of, refold
 from autocross.crossing import MOST_ENTRIES, CrossCoder, count_keys, cross_key, most_frequent, pair_up
-from autocross.engines import Engine
+from autocross.engines import Engine, changes
 from autocross.events import CandidatesRanked, CrossTried, Reporter
 from autocross.features import CAP, Field, hash_bits
 from autocross.folds import Folds
@@ -42,6 +42,7 @@ WARM_SWEEPS = 3  # over the columns of a cross, to see what it gains; over all f
 ALL_SWEEPS = 50  # where nothing but the metric decides, a set must have all it can get
 SIMPLER = 0.98  # of a cross's gain, for which one of fewer of its columns is tried before it
 SLACK = 0.0002  # the metric may fall by this much: less than folds tell apart
+MOST_BITS = 22  # of the numbers of buckets by which rare keys are told
 SHRINK = 3.0  # times the penalty that is best for a cross alone
 RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of ten
 
@@ -49,24 +50,37 @@ RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of t
 # Tasks.
 
 
-def distinct(block: Block, cross: Cross, sizes: tuple[int, ...]) -> tuple[Ints, NDArray[np.uint32], Ints]:
-    """Keys of a cross in the block, the fields' codes behind each, and how often they occur."""
-    columns, _ = pair_up([block.codes[(at,)] for at in cross])
-    keys, entry, counts = count_keys(cross_key(columns, sizes), sizes)
+def sift(block: Block, one: fieldwise.Candidate, n_buckets: int, least: int) -> Ints:
+    """How many entries have a key of each bucket, as far as it matters."""
+    columns, _ = pair_up([block.codes[(at,)] for at in one.cross])
+    return np.minimum(np.bincount(cross_key(columns, one.sizes) % n_buckets, minlength=n_buckets), least)
+
+
+def distinct(
+    block: Block, one: fieldwise.Candidate, n_buckets: int, bits: NDArray[np.uint8]
+) -> tuple[Ints, NDArray[np.uint32], Ints]:
+    """Keys of a cross in the buckets that ``bits`` tells, the fields' codes behind each, and how many entries have it."""
+    columns, _ = pair_up([block.codes[(at,)] for at in one.cross])
+    keys = cross_key(columns, one.sizes)
+    kept = np.unpackbits(bits, count=n_buckets).view(np.bool_)[keys % n_buckets]
+    columns = [column[kept] for column in columns]
+    keys, entry, counts = count_keys(keys[kept], one.sizes)
     return keys, np.stack([column[entry] for column in columns], axis=1).astype(np.uint32), counts
 
 
+@changes(lambda coder: [codes_of(coder.fields)], anew=True)
 def put(block: Block, coder: CrossCoder) -> int:
     """Keep the cross's codes; returns the most codes of a row."""
     coded = coder.encode([block.codes[(at,)] for at in coder.fields])
     block.codes[coder.fields] = coded
-    return 1 if coded.starts is None else int(np.diff(coded.starts).max(initial=1))
+    return coded.width
 
 
-def forget(block: Block, known: set[Cross]) -> None:
-    """Drop the codes of crosses that no set has."""
-    for cross in [cross for cross in block.codes if len(cross) > 1 and cross not in known]:
-        del block.codes[cross]
+@changes(lambda crosses: map(codes_of, crosses), anew=True)
+def forget(block: Block, crosses: Collection[Cross]) -> None:
+    """Drop the codes of crosses."""
+    for cross in crosses:
+        block.codes.pop(cross, None)
 
 
 def row_losses(block: Block) -> NDArray[np.float64]:
@@ -76,14 +90,16 @@ def row_losses(block: Block) -> NDArray[np.float64]:
     return block.weight[rows].astype(np.float64) * np.log1p(np.where(block.label[rows] == 1, 1 / odds, odds))
 
 
+@changes("former", reads=("odds", "fold"), anew=True)
 def remember(block: Block) -> None:
     """Keep odds and losses of the current set, for comparison."""
     block.former = (block.odds.copy(), row_losses(block))
 
 
+@changes("odds", reads=("former",), anew=True)
 def recall(block: Block) -> None:
     """Go back to what was remembered."""
-    block.odds[:] = block.former[0]
+    block.odds = block.former[0].copy()
 
 
 def compare(block: Block, unit: float) -> Ints:
@@ -159,7 +175,7 @@ class Search:
         self.score = score
         self.last: dict[Cross, float] = {}  # a candidate's gain a row when it was last scored
         self.in_vain: set[Cross] = set()  # crosses that were refitted and did not gain enough
-        self.entered: Regression  # whose odds and folds the blocks hold
+        self.there: set[Cross] = set()  # crosses whose codes the blocks have
         self.keep: Callable[[State], None]
 
     def run(self, regression: Regression, keep: Callable[[State], None]) -> tuple[State, str]:
@@ -168,7 +184,7 @@ class Search:
         ``keep`` is given the best set whenever there is a better one, in case the search is not let to its end.
         """
         beam = [State((), regression)]
-        self.entered, self.keep = regression, keep
+        self.keep = keep
         keep(beam[0])
         while (why := self.reason(beam[0])) is None:
             grown = {frozenset(child.features): child for state in beam for child in self.step(state)}
@@ -176,8 +192,14 @@ class Search:
                 return beam[0], f"the best cross does not raise the {self.options.metric}" if self.to_the_letter else NO_MORE
             beam = sorted(grown.values(), key=lambda child: (child.loss, child.features))[: self.options.beam_width]
             keep(beam[0])
-            self.engine.each(forget, {cross for state in beam for cross in state.features})
+            self.forget_all_but(beam)
         return beam[0], why
+
+    def forget_all_but(self, states: Sequence[State]) -> None:
+        """Drop the codes of crosses that none of these sets has."""
+        gone = self.there - {cross for state in states for cross in state.features}
+        self.engine.each(forget, sorted(gone))
+        self.there -= gone
 
     def reason(self, state: State) -> str | None:
         """Why the search ends here, if it does."""
@@ -217,11 +239,9 @@ class Search:
         return fieldwise.Contest(metric, plain, smooth)
 
     def enter(self, state: State) -> None:
-        """Bring the blocks to a state; they are there already unless the beam is wider than one."""
-        if self.entered is not state.regression:
-            self.draw_folds(state.round, state.regression.n_models)
-            state.regression.restore()
-            self.entered = state.regression
+        """Bring the blocks to a state, from its weights alone: what happened to the odds before leaves no trace in a round."""
+        self.draw_folds(state.round, state.regression.n_models)
+        state.regression.restore()
 
     def draw_folds(self, round: int, n_models: int) -> None:
         """The folds of a round; the rows of a single holdout stay the same."""
@@ -288,7 +308,6 @@ class Search:
                 self.engine.each(recall)
             if in_vain == (1 if self.to_the_letter else TRIES) or len(found) == wanted:
                 break
-        self.entered = former.regression
         return found[-1:] if in_a_row else found
 
     def simpler_first(self, ranked: Sequence[halving.Scored]) -> list[halving.Scored]:
@@ -346,16 +365,20 @@ class Search:
 
     def code(self, one: fieldwise.Candidate, min_count: int) -> tuple[CrossCoder, int]:
         """Exact codes of a cross, put into the blocks, and how many of its values share a bucket with another."""
-        parts = self.engine.each(distinct, one.cross, one.sizes)
+        # A key of a bucket with few entries is rare: most keys of a wide cross need not be looked at one by one.
+        n_buckets = min(math.prod(one.sizes), 1 << min(MOST_BITS, math.ceil(math.log2(max(self.n_rows, 2)))))
+        enough = np.packbits(self.engine.total(sift, one, n_buckets, min_count) >= min_count)
+        parts = self.engine.each(distinct, one, n_buckets, enough)
         keys, first = np.unique(np.concatenate([part[0] for part in parts]), return_index=True)
         values = np.concatenate([part[1] for part in parts])[first]
         counts = np.zeros(len(keys), np.int64)
         for part in parts:
             counts[np.searchsorted(keys, part[0])] += part[2]
         kept, hashed = most_frequent(keys, values, counts, min_count, CAP)
-        n_buckets = 1 << hash_bits(self.n_rows)
-        coder = CrossCoder(one.cross, one.sizes, kept, n_buckets if len(hashed) else 0)
-        n_collisions = len(hashed) - len(np.unique(hashed % n_buckets))
+        n_hashed = 1 << hash_bits(self.n_rows)
+        coder = CrossCoder(one.cross, one.sizes, kept, n_hashed if len(hashed) else 0)
+        n_collisions = len(hashed) - len(np.unique(hashed % n_hashed))
+        self.there.add(one.cross)
         return replace(coder, width=max(self.engine.each(put, coder))), n_collisions
 
     def refit(self, state: State) -> Regression:

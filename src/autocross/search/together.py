@@ -15,7 +15,7 @@ from autocross.events import CrossTried, PhaseStarted, StepDone
 from autocross.models import tuning
 from autocross.models.logistic import Penalty, Regression
 from autocross.search import fieldwise
-from autocross.search.loop import ACCURACY, ROUGH_SWEEPS, WARM_SWEEPS, Accepted, Search, State, forget, remember
+from autocross.search.loop import ACCURACY, ROUGH_SWEEPS, WARM_SWEEPS, Accepted, Search, State, remember
 
 ORDERS = (2, 3)
 STRONGEST = 9  # columns: 120 crosses at most
@@ -46,7 +46,7 @@ def broaden(search: Search, state: State) -> State | None:
     facts = {"cross": f"{len(coded)} crosses together", "gain": gain, "error": error, "needed": SIGMAS * error, "score": score}
     search.reporter.tell(CrossTried, round=state.round + 1, accepted=accepted, **facts)
     if not accepted:
-        search.engine.each(forget, set(before.terms))
+        search.forget_all_but([state])
         return None
 
     def report(detail: str) -> None:

@@ -194,6 +194,11 @@ def merged(parts: Sequence[Digest]) -> Digest:
     return Digest(one.name, counted, n_rows, n_null, dtype, one.exact, bits, all_differ, whole)
 
 
+def moved(part: Digest, by: int) -> Digest:
+    """The same rows, so many later in the table."""
+    return replace(part, counted=part.counted.with_columns(pl.col("first") + by)) if by else part
+
+
 def summed(counted: pl.DataFrame) -> pl.DataFrame:
     """Each value once, in the order of their first rows."""
     return counted.group_by("value").agg(pl.col("n").sum(), pl.col("first").min()).sort("first")

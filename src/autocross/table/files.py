@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +65,7 @@ def bytes_in_memory(path: Path) -> int:
 def bytes_of_file(file: Path) -> int:
     if is_parquet(file):
         with understood(file):
-            frame = pl.scan_parquet(file, glob=False)
-            return int(frame.select(pl.len()).collect().item()) * len(frame.collect_schema()) * CELL
+            return n_rows(file) * len(scan(file).collect_schema()) * CELL
     return file.stat().st_size * (CSV_PACKED if file.suffix.lower() in (".gz", ".zst") else CSV_PLAIN)
 
 
@@ -76,15 +76,57 @@ def column_names(path: Path) -> list[str]:
         return pl.scan_parquet(file, glob=False).collect_schema().names() if is_parquet(file) else header(file, separator_of(file))
 
 
-def batches(path: Path, as_text: Sequence[str] = ()) -> Iterator[pl.DataFrame]:
-    """The rows in frames of limited height, in their order."""
-    first: Mapping[str, Any] = {}
-    for file in files_of(path):
-        with understood(file):
-            frame = pl.scan_parquet(file, glob=False) if is_parquet(file) else scan_csv(file, as_text)
-            first = first or frame.collect_schema()
-            check_same(file, frame.collect_schema(), first)
-            yield from frame.select(list(first)).collect_batches(chunk_size=BATCH, maintain_order=True)
+@dataclass(frozen=True)
+class Piece:
+    """Rows of a file in sequence."""
+
+    file: Path
+    first_row: int
+    n_rows: int
+
+
+def whole_files(path: Path) -> list[Piece]:
+    """All rows, file by file."""
+    return [Piece(file, 0, n_rows(file)) for file in files_of(path)]
+
+
+def n_rows(file: Path) -> int:
+    with understood(file):
+        return int(scan(file).select(pl.len()).collect().item())
+
+
+def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
+    """The same rows in n lists of pieces, or fewer, about as many rows in each."""
+    total, done = sum(piece.n_rows for piece in pieces), 0
+    found: list[list[Piece]] = [[]]
+    for piece in pieces:
+        first, last = piece.first_row, piece.first_row + piece.n_rows
+        while first < last:
+            room = total * len(found) // n - done
+            if room <= 0 and len(found) < n:
+                found.append([])
+                continue
+            taken = min(last - first, room)
+            found[-1].append(Piece(piece.file, first, taken))
+            first, done = first + taken, done + taken
+    return [one for one in found if one]
+
+
+def scan(file: Path, as_text: Sequence[str] = ()) -> pl.LazyFrame:
+    return pl.scan_parquet(file, glob=False) if is_parquet(file) else scan_csv(file, as_text)
+
+
+def batches(path: Path, as_text: Sequence[str], pieces: Sequence[Piece]) -> Iterator[pl.DataFrame]:
+    """The rows of the pieces in frames of limited height, in their order; their files are of the path."""
+    known = files_of(path)[0]
+    with understood(known):
+        first = scan(known, as_text).collect_schema()
+    for piece in pieces:
+        with understood(piece.file):
+            frame = scan(piece.file, as_text)
+            check_same(piece.file, frame.collect_schema(), first)
+            rows = frame.select(list(first)).slice(piece.first_row, piece.n_rows)
+            yield from rows.collect_batches(chunk_size=BATCH, maintain_order=True)
 
 
 def files_of(path: Path) -> list[Path]:

@@ -54,8 +54,8 @@ class Classes:
 class LabelValues:
     """The labels met so far; all rows must have one."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.n_rows = name, 0
+    def __init__(self, name: str, first_row: int = 0) -> None:
+        self.name, self.n_rows = name, first_row
         self.distinct: NDArray[Any] | None = None
 
     def add(self, values: NDArray[Any]) -> None:
@@ -69,6 +69,12 @@ class LabelValues:
                 "Leave out rows without a label."
             )
         self.n_rows += len(values)
+        self.add_distinct(distinct)
+
+    def add_distinct(self, distinct: NDArray[Any] | None) -> None:
+        """Labels that some rows have."""
+        if distinct is None:
+            return
         try:
             self.distinct = np.unique(distinct if self.distinct is None else np.concatenate([self.distinct, distinct]))
         except TypeError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from autocross.table.files import batches, column_names
+from autocross.table.files import Piece, batches, column_names, spread
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class Part:
     features: pl.DataFrame
     label: NDArray[Any]
     weight: NDArray[np.float32]
+
+    def between(self, first: int, last: int) -> Part:
+        return Part(self.features[first:last], self.label[first:last], self.weight[first:last])
 
 
 class Source(Protocol):
@@ -34,7 +38,17 @@ class Source(Protocol):
 
     @property
     def in_memory(self) -> bool: ...
+    @property
+    def n_rows(self) -> int:
+        """Those that do not count included."""
+
+    @property
+    def first_row(self) -> int:
+        """The number of the first row in the whole table."""
+
     def parts(self) -> Iterator[Part]: ...
+    def shares(self, n: int) -> Sequence[Source]:
+        """The same rows in that many sources or fewer, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +57,23 @@ class InMemory:
 
     part: Part
     target: str
+    first_row: int = 0
     in_memory = True
 
     @property
     def names(self) -> list[str]:
         return self.part.features.columns
 
+    @property
+    def n_rows(self) -> int:
+        return self.part.features.height
+
     def parts(self) -> Iterator[Part]:
         yield self.part
+
+    def shares(self, n: int) -> Sequence[InMemory]:
+        cuts = np.linspace(0, self.n_rows, min(n, self.n_rows) + 1).astype(int).tolist()
+        return [InMemory(self.part.between(first, last), self.target, first) for first, last in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
@@ -62,14 +85,27 @@ class InFiles:
     target: str
     besides: frozenset[str]
     split: Callable[[pl.DataFrame, int], Part]
+    pieces: Sequence[Piece]
+    first_row: int = 0
     in_memory = False
 
     @property
     def names(self) -> list[str]:
         return [name for name in column_names(self.path) if name not in self.besides]
 
+    @property
+    def n_rows(self) -> int:
+        return sum(piece.n_rows for piece in self.pieces)
+
     def parts(self) -> Iterator[Part]:
-        first_row = 0
-        for frame in batches(self.path, self.as_text):
+        first_row = self.first_row
+        for frame in batches(self.path, self.as_text, self.pieces):
             yield self.split(frame, first_row)
             first_row += frame.height
+
+    def shares(self, n: int) -> Sequence[InFiles]:
+        found, first_row = [], 0
+        for pieces in spread(self.pieces, n):
+            found.append(replace(self, pieces=pieces, first_row=first_row))
+            first_row += found[-1].n_rows
+        return found

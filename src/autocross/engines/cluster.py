@@ -1,0 +1,339 @@
+"""Blocks on the machines of a Ray cluster.
+
+The driver is the process that called fit: it owns the flow of the search, its candidates and rungs, and the weights. Workers are
+actors, one a core, each with its share of the rows, which it reads by itself and keeps in memory as a block of codes. Shards are
+actors that add up sums too large to go to the driver from every worker, each for a range of codes.
+
+What travels is a call, the same for all workers, and what they found: never rows. Both travel as bytes pickled once, so that they
+can be counted. A worker that is lost is hired again, reads its share anew and is told what happened to it since (see `log`);
+each worker runs each call once, as far as its block shows, so no row counts twice.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Callable, Sequence
+from functools import reduce
+from time import perf_counter
+from typing import Any, Concatenate, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.engines.base import B, Engine, P, R
+from autocross.engines.log import Log
+from autocross.engines.threads import n_cores
+from autocross.errors import EngineError, MissingLibraryError
+
+try:
+    import ray
+    from ray.exceptions import GetTimeoutError, RayActorError, RayError
+except ImportError as error:
+    raise MissingLibraryError("engine='ray' needs Ray. Install it with: pip install 'autocross[ray]'") from error
+
+Ints = NDArray[np.int64]
+
+INLINE = 64 << 10  # bytes of a call that goes to each worker by itself; larger ones are put into the object store once
+SHARDED = 4 << 20  # bytes of a sum, times the workers, from which on shards add it up
+WORKERS_A_SHARD = 4
+HIRES = 5  # how often in a row a worker may be lost before that is a failure of the cluster
+PATIENCE = 120.0  # seconds in which a new worker must be there
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # a cluster of one machine is nobody else's to talk to
+
+
+class Reply(NamedTuple):
+    """What a worker answers: its result, or the error that ended the task; whether the result went to the shards; its seconds of
+    work and the bytes it sent elsewhere."""
+
+    value: Any
+    error: BaseException | None
+    pushed: bool
+    seconds: float
+    n_bytes: int
+
+
+class Worker:
+    """Keeps some blocks, and runs tasks on them."""
+
+    def __init__(self, number: int, n_workers: int) -> None:
+        self.number, self.n_workers = number, n_workers
+        self.blocks: list[Any] = []
+        self.sums: list[Ints] = []  # of the last call, until the next one: a shard may be lost
+
+    def process(self) -> int:
+        return os.getpid()
+
+    def place(self, *blocks: bytes) -> None:
+        """Take the blocks over, in place of any former ones."""
+        self.blocks = [pickle.loads(block) for block in blocks]
+
+    def run(self, call: bytes, step: int, shards: Sequence[Any]) -> bytes:
+        """Answer a call."""
+        began = perf_counter()
+        reply = Reply(None, None, False, 0.0, 0)
+        try:
+            kind, task, args = pickle.loads(call)
+            reply = reply._replace(value=self.answer(kind, task, args))
+            if kind.startswith("total") and shards and self.n_workers * sum(one.nbytes for one in self.sums) >= SHARDED:
+                reply = reply._replace(value=None, pushed=True, n_bytes=self.push(step, shards))
+        except Exception as error:  # travels to the driver, who raises it
+            reply = reply._replace(value=None, error=portable(error))
+        return pickle.dumps(reply._replace(seconds=perf_counter() - began), 5)
+
+    def answer(self, kind: str, task: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """The results for all blocks, or their sums; an exchange has none."""
+        found = [task(block, *args) for block in self.blocks]
+        if kind == "exchange":
+            self.blocks = [made for mine in found for made in mine]
+            return None
+        if kind == "each":
+            return found
+        self.sums = added([[one] for one in found] if kind == "total" else found)
+        return [narrowed(one) for one in self.sums]
+
+    def push(self, step: int, shards: Sequence[Any]) -> int:
+        """Send each shard its part of the sums; returns the bytes. A shard that is lost is a matter of the driver."""
+        parts = [pickle.dumps([narrowed(piece_of(one, at, len(shards))) for one in self.sums], 5) for at in range(len(shards))]
+        sent = [shard.push.remote(step, self.number, part) for shard, part in zip(shards, parts, strict=True)]
+        for one in sent:
+            try:
+                ray.get(one)
+            except RayActorError:
+                continue
+        return sum(map(len, parts))
+
+
+class Shard:
+    """Adds up what workers found for a range of codes."""
+
+    def __init__(self) -> None:
+        self.step, self.heard, self.sums = -1, set[int](), list[Ints]()
+
+    def process(self) -> int:
+        return os.getpid()
+
+    def push(self, step: int, worker: int, part: bytes) -> None:
+        """A worker's part; one that comes twice counts once."""
+        if step != self.step:
+            self.step, self.heard, self.sums = step, set(), []
+        if worker not in self.heard:
+            self.heard.add(worker)
+            found = [one.astype(np.int64) for one in pickle.loads(part)]
+            self.sums = added([self.sums, found]) if self.sums else found
+
+    def pull(self, step: int) -> tuple[int, bytes]:
+        """How many workers were heard, and the sums."""
+        return len(self.heard) if step == self.step else 0, pickle.dumps([narrowed(one) for one in self.sums], 5)
+
+
+def added(parts: Sequence[Sequence[Ints]]) -> list[Ints]:
+    return [reduce(np.add, same) for same in zip(*parts, strict=True)]
+
+
+def piece_of(sums: Ints, at: int, n: int) -> Ints:
+    """The part of a shard: a range of codes."""
+    return sums[len(sums) * at // n : len(sums) * (at + 1) // n]
+
+
+def narrowed(sums: Ints) -> NDArray[Any]:
+    """Whole numbers in as few bytes as they need."""
+    if not sums.size or sums.min() < 0:
+        return sums
+    return sums.astype(np.min_scalar_type(int(sums.max())), copy=False)
+
+
+def portable(error: Exception) -> BaseException:
+    """The error in a form that another process can read."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return EngineError(f"A worker failed: {type(error).__name__}: {error}")
+    return error
+
+
+class RayEngine(Engine):
+    """Workers on a Ray cluster: the one at the address, or one that is started here and ends with the engine."""
+
+    stride = 1 << 22  # a call to an actor takes about a millisecond
+
+    def __init__(self, n_jobs: int | None = None, address: str | None = None) -> None:
+        self.ours = connect(address, n_jobs)
+        resources = ray.cluster_resources()
+        n_cpus = int(resources.get("CPU", 0))
+        self.n_workers = self.n_shares = n_jobs if n_jobs is not None and n_jobs > 0 else max(1, n_cpus)
+        if self.n_workers > n_cpus:
+            n_asked = self.n_workers
+            self.close()
+            raise EngineError(f"{n_asked} workers need a core each, and the cluster has {n_cpus}. Give a lower n_jobs.")
+        self.memory = int(resources.get("memory", 0))
+        self.workers: list[Any] = []
+        self.shards: list[Any] = []
+        self.items: list[list[Any]] = []  # of each worker, as placed
+        self.n_blocks = 0
+        self.log = Log()
+        self.step = 0
+        self.moved = 0  # bytes
+        self.busy: list[float] = []  # seconds of each worker
+
+    # Placing.
+
+    def place(self, blocks: Sequence[Any]) -> None:
+        n = min(self.n_workers, max(1, len(blocks)))
+        self.dismiss(self.workers[n:])
+        self.workers = self.workers[:n] + [self.hire(number, n) for number in range(len(self.workers), n)]
+        n_shards = 0 if n < 2 else -(-n // WORKERS_A_SHARD)
+        self.dismiss(self.shards[n_shards:])
+        self.shards = self.shards[:n_shards] + [actor(Shard, 0) for _ in range(len(self.shards), n_shards)]
+        self.items = [[self.store(block) for block in blocks[number::n]] for number in range(n)]
+        self.log, self.busy, self.n_blocks = Log(), [0.0] * n, len(blocks)
+        for number in range(n):
+            try:
+                ray.get(self.workers[number].place.remote(*self.items[number]), timeout=PATIENCE)
+            except (RayActorError, GetTimeoutError):
+                self.replace(number)
+
+    def store(self, block: Any) -> Any:
+        """A block in the object store."""
+        data = ray.cloudpickle.dumps(block, 5)
+        self.moved += len(data)
+        return ray.put(data)
+
+    def hire(self, number: int, n_workers: int) -> Any:
+        """A new worker: on a core of its own, or where all are taken beside another."""
+        free = ray.available_resources().get("CPU", 0.0)
+        return actor(Worker, 1 if free >= 1 else 0, number, n_workers)
+
+    def dismiss(self, actors: Sequence[Any]) -> None:
+        for one in actors:
+            ray.kill(one)
+
+    # Calls.
+
+    def run(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
+        assert not kwargs
+        lanes = self.call("each", task, args)
+        return [lanes[at % len(lanes)][at // len(lanes)] for at in range(sum(map(len, lanes)))]
+
+    def total(self, task: Callable[Concatenate[B, P], Ints], *args: P.args, **kwargs: P.kwargs) -> Ints:
+        assert not kwargs
+        self.between()
+        found: list[Ints] = self.call("total", task, args)
+        return found[0]
+
+    def totals(self, task: Callable[Concatenate[B, P], list[Ints]], *args: P.args, **kwargs: P.kwargs) -> list[Ints]:
+        assert not kwargs
+        self.between()
+        return self.call("totals", task, args)
+
+    def exchange(self, task: Callable[Concatenate[B, P], list[Any]], *args: P.args, **kwargs: P.kwargs) -> None:
+        assert not kwargs
+        self.between()
+        self.call("exchange", task, args)
+
+    def call(self, kind: str, task: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
+        """Every worker's answer, or of sums the sum of them."""
+        self.step += 1
+        data = pickle.dumps((kind, task, args), 5)
+        call = data if len(data) < INLINE else ray.put(data)
+        self.moved += len(data) * len(self.workers)
+        sent = [worker.run.remote(call, self.step, self.shards) for worker in self.workers]
+        replies = [self.reply(number, one, call) for number, one in enumerate(sent)]
+        failed = next((reply.error for reply in replies if reply.error is not None), None)
+        if failed is not None:
+            raise failed
+        self.log.note(kind, task, args)
+        if not kind.startswith("total"):
+            return [reply.value for reply in replies]
+        if any(reply.pushed for reply in replies):
+            return self.pull()
+        return [
+            reduce(np.add, [one.astype(np.int64) for one in same]) for same in zip(*(one.value for one in replies), strict=True)
+        ]
+
+    def reply(self, number: int, sent: Any, call: Any) -> Reply:
+        """A worker's answer; if it is lost, that of the one who takes its place."""
+        while True:
+            try:
+                data = ray.get(sent)
+                break
+            except RayActorError:
+                self.replace(number)
+                sent = self.workers[number].run.remote(call, self.step, self.shards)
+        reply: Reply = pickle.loads(data)
+        self.moved += len(data) + reply.n_bytes
+        self.busy[number] += reply.seconds
+        return reply
+
+    # What is lost.
+
+    def replace(self, number: int) -> None:
+        """Hire a worker anew, and bring its blocks to where they were."""
+        for _ in range(HIRES):
+            worker = self.hire(number, len(self.workers))
+            try:
+                ray.get(worker.place.remote(*self.items[number]), timeout=PATIENCE)
+                calls = [pickle.dumps((entry.kind, entry.task, entry.args), 5) for entry in self.log.still_seen()]
+                for one in [worker.run.remote(call, -1, ()) for call in calls]:
+                    if (error := pickle.loads(ray.get(one)).error) is not None:
+                        raise error
+                self.workers[number] = worker
+                return
+            except (RayActorError, GetTimeoutError):
+                continue
+        raise EngineError(
+            f"Worker {number} of {len(self.workers)} was lost {HIRES} times in a row. "
+            "Look at the machines and logs of the cluster: most often memory ran out."
+        )
+
+    def pull(self) -> list[Ints]:
+        """The sums that the shards have. One that is lost, or new, is given what the workers still have."""
+        found: list[list[Ints]] = []
+        for at in range(len(self.shards)):
+            for _ in range(HIRES):
+                try:
+                    heard, data = ray.get(self.shards[at].pull.remote(self.step))
+                    if heard == len(self.workers):
+                        break
+                except RayActorError:
+                    self.shards[at] = actor(Shard, 0)
+                ray.get([worker.push.remote(self.step, self.shards) for worker in self.workers])
+            else:
+                raise EngineError(f"Shard {at} of the sums was lost {HIRES} times in a row. Look at the logs of the cluster.")
+            self.moved += len(data)
+            found.append([one.astype(np.int64) for one in pickle.loads(data)])
+        return [np.concatenate(same) for same in zip(*found, strict=True)]
+
+    def close(self) -> None:
+        if getattr(self, "workers", None) is not None:
+            self.dismiss([*self.workers, *self.shards])
+            self.workers, self.shards, self.items = [], [], []
+        if self.ours:
+            self.ours = False
+            ray.shutdown()
+
+
+def actor(kind: type, n_cpus: int, *args: Any) -> Any:
+    """A new actor. What it knew would be lost if Ray restarted it, so that is left to the engine."""
+    return ray.remote(kind).options(num_cpus=n_cpus, max_restarts=0, scheduling_strategy="SPREAD").remote(*args)
+
+
+def connect(address: str | None, n_jobs: int | None) -> bool:
+    """Reach the cluster; says whether it was started here."""
+    if ray.is_initialized():
+        return False
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address is None:
+        os.environ.update({name: os.environ.get(name, value) for name, value in LOOPBACK.items()})
+        n_cpus = max(n_jobs or 0, n_cores())
+        ray.init(address="local", num_cpus=n_cpus, include_dashboard=False, **quiet)
+        return True
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
+        text = str(error).strip().partition("\n")[0]
+        raise EngineError(
+            f"No Ray cluster answers at address={address!r}: {text}. Check it with: ray status --address {address}, "
+            "or leave address out to start a cluster on this machine."
+        ) from error
+    return True

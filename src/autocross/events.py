@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from autocross.errors import TableWarning
 
@@ -68,6 +68,20 @@ class CrossTried(Event):
 
 
 @dataclass(frozen=True)
+class WorkersCounted(Event):
+    """Where the work is spread over machines: workers alive and lost so far, the blocks they keep, and the bytes that moved in all
+    and since the last count. ``busy`` is the seconds that the busiest worker and all of them on average have worked."""
+
+    after: str
+    workers: int
+    lost: int
+    blocks: int
+    moved: int
+    moved_since: int
+    busy: tuple[float, float]
+
+
+@dataclass(frozen=True)
 class SearchStopped(Event):
     """Why no further cross is looked for."""
 
@@ -101,6 +115,12 @@ class FitFinished(Event):
     score: float | None
 
 
+class CountsWorkers(Protocol):
+    """An engine, as far as events go."""
+
+    def count_workers(self) -> dict[str, Any] | None: ...
+
+
 Notify = Callable[[Event], None]
 
 
@@ -125,6 +145,11 @@ class Reporter:
         event = kind(self.seconds, **facts)
         for notify in self.observers:
             notify(event)
+
+    def count_workers(self, engine: CountsWorkers, after: str) -> None:
+        """Tell how the workers are, where they are more than threads."""
+        if (facts := engine.count_workers()) is not None:
+            self.tell(WorkersCounted, after=after, **facts)
 
     def notice(self, message: str) -> None:
         """Something the user should know."""

@@ -142,6 +142,7 @@ class Training:
             encoder = self.fit_encoder(schema, digests, encoding)
             del digests
             encoder, rows, folds = self.read(source, share_rows, encoder, classes, engine)
+            self.reporter.count_workers(engine, READING)
             so_far = SoFar(encoder, folder)
             engine.between = self.stopping.check
             try:
@@ -235,6 +236,7 @@ class Training:
         regression = self.tuned(engine, so_far, rows, folds.n_models, min_count)
         so_far.score = score = self.score(regression)
         self.history.append({"seconds": self.reporter.seconds, "crosses": 0, "score": score})
+        self.reporter.count_workers(engine, "tuning penalties")
         if self.look_for_leaks(engine, regression, rows, folds, score):
             engine.each(refold, folds.rule)
             regression = again(regression)

@@ -94,6 +94,10 @@ class Engine(ABC):
         """The same for a task with a list of results."""
         return [reduce(np.add, same) for same in zip(*self.each(task, *args, **kwargs), strict=True)]
 
+    def count_workers(self) -> dict[str, Any] | None:
+        """How the workers are, where they are more than threads: the facts of a `WorkersCounted`."""
+        return None
+
     def exchange(self, task: Callable[Concatenate[B, P], list[Any]], *args: P.args, **kwargs: P.kwargs) -> None:
         """Put in place of every block those that the task makes of it."""
         self.place([made for mine in self.each(task, *args, **kwargs) for made in mine])

@@ -56,9 +56,10 @@ class Reply(NamedTuple):
 class Worker:
     """Keeps some blocks, and runs tasks on them."""
 
-    def __init__(self, number: int, n_workers: int) -> None:
-        self.number, self.n_workers = number, n_workers
+    def __init__(self, number: int, sharded: float) -> None:
+        self.number, self.sharded = number, sharded
         self.blocks: list[Any] = []
+        self.shards: list[Any] = []
         self.sums: list[Ints] = []  # of the last call, until the next one: a shard may be lost
 
     def process(self) -> int:
@@ -68,15 +69,19 @@ class Worker:
         """Take the blocks over, in place of any former ones."""
         self.blocks = [pickle.loads(block) for block in blocks]
 
-    def run(self, call: bytes, step: int, shards: Sequence[Any]) -> bytes:
+    def meet(self, shards: list[Any]) -> None:
+        """Know the shards from now on."""
+        self.shards = shards
+
+    def run(self, call: bytes, step: int) -> bytes:
         """Answer a call."""
         began = perf_counter()
         reply = Reply(None, None, False, 0.0, 0)
         try:
             kind, task, args = pickle.loads(call)
             reply = reply._replace(value=self.answer(kind, task, args))
-            if kind.startswith("total") and shards and self.n_workers * sum(one.nbytes for one in self.sums) >= SHARDED:
-                reply = reply._replace(value=None, pushed=True, n_bytes=self.push(step, shards))
+            if kind.startswith("total") and self.shards and sum(one.nbytes for one in self.sums) >= self.sharded:
+                reply = reply._replace(value=None, pushed=True, n_bytes=self.push(step))
         except Exception as error:  # travels to the driver, who raises it
             reply = reply._replace(value=None, error=portable(error))
         return pickle.dumps(reply._replace(seconds=perf_counter() - began), 5)
@@ -92,10 +97,11 @@ class Worker:
         self.sums = added([[one] for one in found] if kind == "total" else found)
         return [narrowed(one) for one in self.sums]
 
-    def push(self, step: int, shards: Sequence[Any]) -> int:
+    def push(self, step: int) -> int:
         """Send each shard its part of the sums; returns the bytes. A shard that is lost is a matter of the driver."""
-        parts = [pickle.dumps([narrowed(piece_of(one, at, len(shards))) for one in self.sums], 5) for at in range(len(shards))]
-        sent = [shard.push.remote(step, self.number, part) for shard, part in zip(shards, parts, strict=True)]
+        n = len(self.shards)
+        parts = [pickle.dumps([narrowed(piece_of(one, at, n)) for one in self.sums], 5) for at in range(n)]
+        sent = [shard.push.remote(step, self.number, part) for shard, part in zip(self.shards, parts, strict=True)]
         for one in sent:
             try:
                 ray.get(one)
@@ -173,40 +179,36 @@ class RayEngine(Engine):
         self.n_blocks = 0
         self.log = Log()
         self.step = 0
-        self.moved = 0  # bytes
+        self.moved = self.counted = 0  # bytes, and how many there were at the last count
+        self.lost = 0
         self.busy: list[float] = []  # seconds of each worker
 
     # Placing.
 
     def place(self, blocks: Sequence[Any]) -> None:
         n = min(self.n_workers, max(1, len(blocks)))
-        self.dismiss(self.workers[n:])
-        self.workers = self.workers[:n] + [self.hire(number, n) for number in range(len(self.workers), n)]
+        dismiss(self.workers[n:])
+        self.workers = self.workers[:n] + [hire(number, n) for number in range(len(self.workers), n)]
         n_shards = 0 if n < 2 else -(-n // WORKERS_A_SHARD)
-        self.dismiss(self.shards[n_shards:])
+        dismiss(self.shards[n_shards:])
         self.shards = self.shards[:n_shards] + [actor(Shard, 0) for _ in range(len(self.shards), n_shards)]
         self.items = [[self.store(block) for block in blocks[number::n]] for number in range(n)]
         self.log, self.busy, self.n_blocks = Log(), [0.0] * n, len(blocks)
         for number in range(n):
             try:
-                ray.get(self.workers[number].place.remote(*self.items[number]), timeout=PATIENCE)
+                self.equip(number, self.workers[number])
             except (RayActorError, GetTimeoutError):
                 self.replace(number)
+
+    def equip(self, number: int, worker: Any) -> None:
+        """Give a worker what it begins with."""
+        ray.get([worker.place.remote(*self.items[number]), worker.meet.remote(self.shards)], timeout=PATIENCE)
 
     def store(self, block: Any) -> Any:
         """A block in the object store."""
         data = ray.cloudpickle.dumps(block, 5)
         self.moved += len(data)
         return ray.put(data)
-
-    def hire(self, number: int, n_workers: int) -> Any:
-        """A new worker: on a core of its own, or where all are taken beside another."""
-        free = ray.available_resources().get("CPU", 0.0)
-        return actor(Worker, 1 if free >= 1 else 0, number, n_workers)
-
-    def dismiss(self, actors: Sequence[Any]) -> None:
-        for one in actors:
-            ray.kill(one)
 
     # Calls.
 
@@ -237,7 +239,7 @@ class RayEngine(Engine):
         data = pickle.dumps((kind, task, args), 5)
         call = data if len(data) < INLINE else ray.put(data)
         self.moved += len(data) * len(self.workers)
-        sent = [worker.run.remote(call, self.step, self.shards) for worker in self.workers]
+        sent = [worker.run.remote(call, self.step) for worker in self.workers]
         replies = [self.reply(number, one, call) for number, one in enumerate(sent)]
         failed = next((reply.error for reply in replies if reply.error is not None), None)
         if failed is not None:
@@ -259,22 +261,29 @@ class RayEngine(Engine):
                 break
             except RayActorError:
                 self.replace(number)
-                sent = self.workers[number].run.remote(call, self.step, self.shards)
+                sent = self.workers[number].run.remote(call, self.step)
         reply: Reply = pickle.loads(data)
         self.moved += len(data) + reply.n_bytes
         self.busy[number] += reply.seconds
         return reply
+
+    def count_workers(self) -> dict[str, Any]:
+        since, self.counted = self.moved - self.counted, self.moved
+        busy = (max(self.busy), sum(self.busy) / len(self.busy))
+        facts = {"workers": len(self.workers), "lost": self.lost, "blocks": self.n_blocks, "busy": busy}
+        return {**facts, "moved": self.moved, "moved_since": since}
 
     # What is lost.
 
     def replace(self, number: int) -> None:
         """Hire a worker anew, and bring its blocks to where they were."""
         for _ in range(HIRES):
-            worker = self.hire(number, len(self.workers))
+            self.lost += 1
+            worker = hire(number, len(self.workers))
             try:
-                ray.get(worker.place.remote(*self.items[number]), timeout=PATIENCE)
+                self.equip(number, worker)
                 calls = [pickle.dumps((entry.kind, entry.task, entry.args), 5) for entry in self.log.still_seen()]
-                for one in [worker.run.remote(call, -1, ()) for call in calls]:
+                for one in [worker.run.remote(call, 0) for call in calls]:
                     if (error := pickle.loads(ray.get(one)).error) is not None:
                         raise error
                 self.workers[number] = worker
@@ -297,7 +306,8 @@ class RayEngine(Engine):
                         break
                 except RayActorError:
                     self.shards[at] = actor(Shard, 0)
-                ray.get([worker.push.remote(self.step, self.shards) for worker in self.workers])
+                    ray.get([worker.meet.remote(self.shards) for worker in self.workers])
+                ray.get([worker.push.remote(self.step) for worker in self.workers])
             else:
                 raise EngineError(f"Shard {at} of the sums was lost {HIRES} times in a row. Look at the logs of the cluster.")
             self.moved += len(data)
@@ -306,7 +316,7 @@ class RayEngine(Engine):
 
     def close(self) -> None:
         if getattr(self, "workers", None) is not None:
-            self.dismiss([*self.workers, *self.shards])
+            dismiss([*self.workers, *self.shards])
             self.workers, self.shards, self.items = [], [], []
         if self.ours:
             self.ours = False
@@ -316,6 +326,17 @@ class RayEngine(Engine):
 def actor(kind: type, n_cpus: int, *args: Any) -> Any:
     """A new actor. What it knew would be lost if Ray restarted it, so that is left to the engine."""
     return ray.remote(kind).options(num_cpus=n_cpus, max_restarts=0, scheduling_strategy="SPREAD").remote(*args)
+
+
+def hire(number: int, n_workers: int) -> Any:
+    """A new worker: on a core of its own, or where all are taken beside another."""
+    free = ray.available_resources().get("CPU", 0.0)
+    return actor(Worker, 1 if free >= 1 else 0, number, SHARDED / n_workers)
+
+
+def dismiss(actors: Sequence[Any]) -> None:
+    for one in actors:
+        ray.kill(one)
 
 
 def connect(address: str | None, n_jobs: int | None) -> bool:

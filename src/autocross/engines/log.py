@@ -15,7 +15,7 @@ from autocross.engines.base import Change
 
 @dataclass(frozen=True)
 class Entry:
-    """A task that changed blocks, with its arguments. ``kind`` is how it was called."""
+    """A task that changed blocks, with its arguments. ``kind`` says whether it exchanged them."""
 
     kind: str
     task: Callable[..., Any]
@@ -40,6 +40,7 @@ class Log:
         reads = frozenset(change.reads(*args))
         if change.alone is not None:
             task, args = change.alone(*args)
+        kind = kind if kind == "exchange" else "each"
         self.entries.append(Entry(kind, task, args, writes, reads, change.anew))
         if len(self.entries) >= self.tidy_at:
             self.entries = self.still_seen()

@@ -16,6 +16,7 @@ from autocross.events import (
     RuleApplied,
     SearchStopped,
     StepDone,
+    WorkersCounted,
 )
 
 
@@ -39,6 +40,10 @@ def line(event: Event, metric: str, time_limit: float | None = None) -> str | No
         sign, verb = ("+", "needed") if event.accepted else ("-", "would have needed")
         gained = f"gained {event.gain:.5f} ± {event.error:.5f} a row, {verb} {event.needed:.5f}"
         return f"  {sign} {event.cross}   {gained}   {metric} {event.score:.4f}"
+    if isinstance(event, WorkersCounted):
+        lost = f" ({event.lost} lost and replaced)" if event.lost else ""
+        moved = f"{event.moved_since / 2**20:,.1f} MiB moved, {event.moved / 2**20:,.1f} in all"
+        return f"  after {event.after}: {event.workers} workers alive{lost}, {event.blocks} blocks cached, {moved}"
     if isinstance(event, SearchStopped):
         return f"  search ended with {event.n_crosses} crosses: {event.why}"
     if isinstance(event, RuleApplied):

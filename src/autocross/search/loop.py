@@ -193,6 +193,7 @@ class Search:
             beam = sorted(grown.values(), key=lambda child: (child.loss, child.features))[: self.options.beam_width]
             keep(beam[0])
             self.forget_all_but(beam)
+            self.reporter.count_workers(self.engine, f"round {beam[0].round}")
         return beam[0], why
 
     def forget_all_but(self, states: Sequence[State]) -> None:

@@ -21,6 +21,7 @@ FLOORS = [
     {"blocks"},
     {"models", "reading"},
     {"search", "producer"},
+    {"checkpoint"},
     {"training", "serving"},
     {"deep_training"},
     {"estimator"},

@@ -115,7 +115,7 @@ def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, lis
             return measure("auc", label, scores, weight)
 
         search = Search(engine, table.fields, n, Options(), Reporter([events.append]), 0, fresh, score)
-        search.run(regression, kept.append)
+        search.run([State((), regression)], kept.append, lambda beam: None)
     return search, kept[-1], events
 
 

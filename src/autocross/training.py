@@ -14,9 +14,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from autocross import checkpoint, reading
 from autocross import folds as splits
-from autocross import reading
 from autocross.blocks import INTERCEPT, Cross, keep_fields, make_blocks, narrow, refold, widen
+from autocross.checkpoint import Checkpoint
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
@@ -118,6 +119,7 @@ class Training:
         self.rules: list[Rule] = []
         self.history: list[dict[str, Any]] = []
         self.redraw: Callable[[int], Folds]
+        self.seconds_before, self.n_before = 0.0, 0  # of a fit that is resumed: what it took until then, and its crosses
         self.each: Callable[..., Iterable[Any]] = map  # columns, side by side where that is faster
 
     def rule(self, name: str, value: object, why: str) -> None:
@@ -152,9 +154,9 @@ class Training:
                 engine.run(widen)
                 so_far.lay_out(engine, range(len(so_far.encoder.fields)))
             self.reporter.tell(SearchStopped, why=why, n_crosses=len(so_far.accepted))
-            self.history += [
-                {"seconds": one.seconds, "crosses": n, "score": one.score} for n, one in enumerate(so_far.accepted, start=1)
-            ]
+            for n, one in enumerate(so_far.accepted, start=1):
+                seconds = one.seconds + (self.seconds_before if n > self.n_before else 0.0)
+                self.history.append({"seconds": seconds, "crosses": n, "score": one.score})
             producer = Producer(so_far.encoder, tuple(one.coder for one in so_far.accepted))
             penalties, start = so_far.penalties(producer, rows.total_weight / rows.n_rows), so_far.weights(producer)
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
@@ -231,15 +233,19 @@ class Training:
 
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
-        kept = self.keep_granularities(engine, so_far.encoder, rows, folds)
-        so_far.lay_out(engine, kept)
-        regression = self.tuned(engine, so_far, rows, folds.n_models, min_count)
-        so_far.score = score = self.score(regression)
-        self.history.append({"seconds": self.reporter.seconds, "crosses": 0, "score": score})
-        self.reporter.count_workers(engine, "tuning penalties")
-        if self.look_for_leaks(engine, regression, rows, folds, score):
-            engine.each(refold, folds.rule)
-            regression = again(regression)
+        options, all_fields = self.options, so_far.encoder.fields
+        resumable = options.checkpoint is not None or options.resume is not None
+        same = checkpoint.identity(options, engine, rows.total_weight) if resumable else {}
+        if options.resume is not None:
+            left = checkpoint.load(Path(options.resume), same, engine, all_fields, rows.total_weight)
+            self.rules, self.history = left.rules, left.history
+            self.seconds_before, self.n_before = left.seconds - self.reporter.seconds, len(left.beam[0].accepted)
+            so_far.score = left.history[0]["score"]
+            so_far.lay_out(engine, left.kept)
+        else:
+            left = Checkpoint(self.keep_granularities(engine, so_far.encoder, rows, folds), [], {}, set(), [], [], 0.0)
+            so_far.lay_out(engine, left.kept)
+            left.beam.append(State((), self.fitted(engine, so_far, rows, folds, min_count)))
         self.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
 
         def keep(best: State) -> None:
@@ -248,15 +254,35 @@ class Training:
             if best.accepted:
                 so_far.score = best.accepted[-1].score
 
+        def finished(beam: list[State]) -> None:
+            if resumable:
+                seconds = self.seconds_before + self.reporter.seconds
+                now = Checkpoint(left.kept, beam, search.last, search.in_vain, self.rules, self.history, seconds)
+                checkpoint.save(Path(options.checkpoint or options.resume or ""), now, same)
+
         def fresh(round: int) -> Folds:
             return self.redraw(self.seed + 7919 * round)
 
         fields, n_rows = so_far.encoder.fields, rows.n_rows
-        search = Search(engine, fields, n_rows, self.options, self.reporter, folds.n_clusters, fresh, self.score)
-        best, why = search.run(regression, keep)
+        search = Search(engine, fields, n_rows, options, self.reporter, folds.n_clusters, fresh, self.score)
+        search.last, search.in_vain = left.last, left.in_vain
+        for coder in {one.coder.fields: one.coder for state in left.beam for one in state.accepted}.values():
+            search.put(coder)
+        best, why = search.run(left.beam, keep, finished)
         if why == NO_MORE and (broad := broaden(search, best)):
             keep(broad)
         return why
+
+    def fitted(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> Regression:
+        """The regression that the search begins with."""
+        regression = self.tuned(engine, so_far, rows, folds.n_models, min_count)
+        so_far.score = score = self.score(regression)
+        self.history.append({"seconds": self.reporter.seconds, "crosses": 0, "score": score})
+        self.reporter.count_workers(engine, "tuning penalties")
+        if self.look_for_leaks(engine, regression, rows, folds, score):
+            engine.each(refold, folds.rule)
+            regression = again(regression)
+        return regression
 
     def refit(self, model: Model, part: Part, target: str) -> Model:
         """New weights on new rows, for the same fields under the same penalties."""

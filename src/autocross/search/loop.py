@@ -178,15 +178,16 @@ class Search:
         self.there: set[Cross] = set()  # crosses whose codes the blocks have
         self.keep: Callable[[State], None]
 
-    def run(self, regression: Regression, keep: Callable[[State], None]) -> tuple[State, str]:
+    def run(self, beam: list[State], keep: Callable[[State], None], finished: Callable[[list[State]], None]) -> tuple[State, str]:
         """Add crosses round by round, following the best few sets, until a condition ends it; returns the best set and which.
 
-        ``keep`` is given the best set whenever there is a better one, in case the search is not let to its end.
+        ``keep`` is given the best set whenever there is a better one, in case the search is not let to its end, ``finished`` all
+        sets that a round begins with.
         """
-        beam = [State((), regression)]
         self.keep = keep
         keep(beam[0])
         while (why := self.reason(beam[0])) is None:
+            finished(beam)
             grown = {frozenset(child.features): child for state in beam for child in self.step(state)}
             if not grown:
                 return beam[0], f"the best cross does not raise the {self.options.metric}" if self.to_the_letter else NO_MORE
@@ -195,6 +196,11 @@ class Search:
             self.forget_all_but(beam)
             self.reporter.count_workers(self.engine, f"round {beam[0].round}")
         return beam[0], why
+
+    def put(self, coder: CrossCoder) -> int:
+        """Put the codes of a cross into the blocks; returns the most codes of a row."""
+        self.there.add(coder.fields)
+        return max(self.engine.each(put, coder))
 
     def forget_all_but(self, states: Sequence[State]) -> None:
         """Drop the codes of crosses that none of these sets has."""
@@ -379,8 +385,7 @@ class Search:
         n_hashed = 1 << hash_bits(self.n_rows)
         coder = CrossCoder(one.cross, one.sizes, kept, n_hashed if len(hashed) else 0)
         n_collisions = len(hashed) - len(np.unique(hashed % n_hashed))
-        self.there.add(one.cross)
-        return replace(coder, width=max(self.engine.each(put, coder))), n_collisions
+        return replace(coder, width=self.put(coder)), n_collisions
 
     def refit(self, state: State) -> Regression:
         """The state's set on fresh folds, from nothing: old weights have seen the rows that judge now. A holdout stays unseen."""

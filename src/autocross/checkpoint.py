@@ -1,0 +1,170 @@
+"""A search that can go on where it was left: every finished round in a file.
+
+Kept are weights, penalties and crosses, not rows: these are read again, and must be the same. Odds follow from weights, so a
+search that goes on finds what one without a break would have found, to the bit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.blocks import INTERCEPT, Block, Cross
+from autocross.crossing import CrossCoder
+from autocross.engines import Engine
+from autocross.errors import FileError, OptionError
+from autocross.features import Field
+from autocross.folds import mix
+from autocross.models.logistic import Penalty, Regression, Term
+from autocross.options import Options
+from autocross.producer.model import Rule
+from autocross.search.loop import Accepted, State
+from autocross.table.atomic import replace_file
+
+FILE = "search.npz"
+FORMAT = 1
+# Options that change where and how long a search runs, but not what it finds until then.
+FREE = {"engine", "address", "n_jobs", "memory_limit", "time_limit", "max_crosses", "checkpoint", "resume", "quiet", "journal"}
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that a search needs to go on: the fields it was left with, the sets it follows, and what it knows of candidates."""
+
+    kept: list[int]
+    beam: list[State]
+    last: dict[Cross, float]
+    in_vain: set[Cross]
+    rules: list[Rule]
+    history: list[dict[str, Any]]
+    seconds: float
+
+
+def checksum(block: Block) -> NDArray[np.int64]:
+    """A number that tells rows with these codes and labels from others, however they are spread."""
+    mixed = block.row.astype(np.uint64) * np.uint64(2) + block.label
+    for (_, coded), prime in zip(sorted(block.codes.items()), odd_numbers(), strict=False):
+        if coded.starts is None:
+            mixed += coded.codes * prime
+    return np.array([mix(0, mixed).sum(dtype=np.uint64).view(np.int64)])
+
+
+def odd_numbers() -> Any:
+    return (np.uint64(mixed | 1) for mixed in mix(1, np.arange(100_000)).tolist())
+
+
+def identity(options: Options, engine: Engine, total_weight: float) -> dict[str, Any]:
+    """What must be the same for a search to go on."""
+    given = {one.name: getattr(options, one.name) for one in fields(options) if one.name not in FREE}
+    rows = int(engine.total(checksum)[0])
+    return {"options": json.loads(json.dumps(given, default=str)), "rows": f"{rows:x}", "weight": total_weight}
+
+
+# Writing.
+
+
+def save(folder: Path, found: Checkpoint, same: Mapping[str, Any]) -> None:
+    """Keep the search as it is now; the old file stays until the new one is complete."""
+    arrays: Arrays = {}
+    facts = {
+        "format": FORMAT,
+        "same": same,
+        "kept": found.kept,
+        "beam": [state_facts(state, f"{at}", arrays) for at, state in enumerate(found.beam)],
+        "last": [[list(cross), gain] for cross, gain in found.last.items()],
+        "in_vain": [list(cross) for cross in found.in_vain],
+        "rules": [asdict(rule) for rule in found.rules],
+        "history": found.history,
+        "seconds": found.seconds,
+    }
+    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"Cannot keep checkpoints in {str(folder)!r}: {error.strerror}. Give another folder.") from error
+    replace_file(folder / FILE, lambda stream: np.savez(stream, **arrays))  # type: ignore[arg-type]
+
+
+def state_facts(state: State, at: str, arrays: Arrays) -> dict[str, Any]:
+    """A set of the beam; its arrays are put among the others."""
+    terms = []
+    for number, (cross, term) in enumerate(state.regression.terms.items()):
+        arrays[f"{at}.weight.{number}"], arrays[f"{at}.tied.{number}"] = term.weight, term.tied
+        terms.append([list(cross), asdict(term.penalty)])
+    accepted = []
+    for number, one in enumerate(state.accepted):
+        coder = one.coder
+        arrays[f"{at}.values.{number}"] = coder.values
+        numbers = [one.gain, one.error, one.seconds, one.score, one.n_collisions]
+        accepted.append([list(coder.fields), list(coder.sizes), coder.n_buckets, coder.width, asdict(one.penalty), numbers])
+    regression = state.regression
+    facts = {"round": state.round, "score": state.score, "loss": state.loss, "terms": terms, "accepted": accepted}
+    return {**facts, "n_models": regression.n_models, "min_count": regression.min_count}
+
+
+# Reading.
+
+
+def load(folder: Path, same: Mapping[str, Any], engine: Engine, all_fields: Sequence[Field], total_weight: float) -> Checkpoint:
+    """A search as it was left. The rows that the engine has, and the options, must be those it was left with."""
+    path = folder / FILE
+    if not path.exists():
+        raise FileError(f"There is no checkpoint in {str(folder)!r}. Give the folder that checkpoint= named, or leave resume out.")
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        facts = json.loads(arrays["facts"].tobytes())
+    except Exception as error:
+        raise FileError(f"Cannot read the checkpoint {str(path)!r}: {error}. It is damaged; fit anew without resume.") from error
+    if facts["format"] != FORMAT:
+        raise FileError(f"The checkpoint {str(path)!r} has format {facts['format']}, and this version reads {FORMAT}. Fit anew.")
+    check_same(path, facts["same"], same)
+    known = [all_fields[at] for at in facts["kept"]]
+    return Checkpoint(
+        facts["kept"],
+        [state_of(one, f"{at}", arrays, engine, known, total_weight) for at, one in enumerate(facts["beam"])],
+        {tuple(cross): gain for cross, gain in facts["last"]},
+        {tuple(cross) for cross in facts["in_vain"]},
+        [Rule(**rule) for rule in facts["rules"]],
+        facts["history"],
+        facts["seconds"],
+    )
+
+
+def check_same(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with something else."""
+    for name, value in now["options"].items():
+        if then["options"].get(name) != value:
+            raise OptionError(
+                f"Option {name}={value!r} differs from the {then['options'].get(name)!r} of the checkpoint {str(path)!r}. "
+                "Resume with the options of the fit that was interrupted."
+            )
+    if (then["rows"], then["weight"]) != (now["rows"], now["weight"]):
+        raise FileError(
+            f"The checkpoint {str(path)!r} is of other rows than these. Resume with the rows of the fit that was interrupted."
+        )
+
+
+def state_of(
+    facts: Mapping[str, Any], at: str, arrays: Arrays, engine: Engine, known: Sequence[Field], total_weight: float
+) -> State:
+    """A set of the beam."""
+    accepted = []
+    for number, (parts, sizes, n_buckets, width, penalty, numbers) in enumerate(facts["accepted"]):
+        coder = CrossCoder(tuple(parts), tuple(sizes), arrays[f"{at}.values.{number}"], n_buckets, width)
+        accepted.append(Accepted(coder, Penalty(**penalty), *numbers))
+    regression = Regression(engine, total_weight, facts["n_models"], min_count=facts["min_count"])
+    of_cross = {one.coder.fields: one.coder.field([known[part] for part in one.coder.fields]) for one in accepted}
+    for number, (parts, penalty) in enumerate(facts["terms"]):
+        cross = tuple(parts)
+        field = regression.terms[INTERCEPT].field if cross == INTERCEPT else of_cross.get(cross) or known[cross[0]]
+        weight, tied = arrays[f"{at}.weight.{number}"], arrays[f"{at}.tied.{number}"]
+        regression.terms[cross] = Term(field, Penalty(**penalty), weight, tied)
+    return State(tuple(accepted), regression, facts["round"], facts["score"], facts["loss"])

@@ -1,0 +1,165 @@
+"""A fit that is interrupted goes on from its last finished round, to the answer of one without a break."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from autocross import AutoCrossClassifier, checkpoint
+from autocross.errors import FileError, OptionError
+from autocross.producer import bundle
+from autocross.producer.model import Model
+
+N = 6_000
+
+
+@pytest.fixture(scope="module")
+def crossed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows whose label depends on three crosses, which are found in several rounds."""
+    rng = np.random.default_rng(3)
+    codes = rng.integers(0, 6, (N, 5))
+    log_odds = sum(rng.normal(0, 1.2, (6, 6))[codes[:, at], codes[:, at + 1]] for at in (0, 1, 3))
+    frame = pl.DataFrame({f"c{at}": [f"v{code}" for code in codes[:, at]] for at in range(5)})
+    frame = frame.with_columns(x=rng.normal(size=N), label=(rng.random(N) < 1 / (1 + np.exp(-log_odds))).astype(int))
+    path = tmp_path_factory.mktemp("rows") / "rows.parquet"
+    frame.write_parquet(path)
+    return path
+
+
+def same(one: Model, other: Model) -> None:
+    """Models that are equal to the bit."""
+    assert [(cross.fields, cross.gain, cross.error) for cross in one.about.crosses] == [
+        (cross.fields, cross.gain, cross.error) for cross in other.about.crosses
+    ]
+    assert (one.intercept, one.penalties, one.about.score) == (other.intercept, other.penalties, other.about.score)
+    assert one.about.rules == other.about.rules
+    assert [entry["score"] for entry in one.about.history] == [entry["score"] for entry in other.about.history]
+    for ours, theirs in zip(one.weights, other.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+class Killed(BaseException):
+    """Stands for a process that ends."""
+
+
+@pytest.mark.parametrize("n_rounds", [1, 2, 3])
+@pytest.mark.parametrize("options", [{}, {"evaluation": "holdout"}, {"beam_width": 2}], ids=["folds", "holdout", "beam"])
+def test_a_fit_resumes_from_any_round(
+    crossed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_rounds: int, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr("autocross.search.loop.A_ROUND", 1)  # several rounds
+    whole = AutoCrossClassifier(quiet=True, **options).fit(crossed, "label").model_
+    assert len(whole.about.crosses) >= 3
+    saves = []
+    save = checkpoint.save
+
+    def save_and_end(*args: Any) -> None:
+        save(*args)
+        saves.append(1)
+        if len(saves) == n_rounds:
+            raise Killed
+
+    monkeypatch.setattr(checkpoint, "save", save_and_end)
+    with pytest.raises(Killed):
+        AutoCrossClassifier(quiet=True, checkpoint=str(tmp_path), **options).fit(crossed, "label")
+    monkeypatch.setattr(checkpoint, "save", save)
+    resumed = AutoCrossClassifier(quiet=True, resume=str(tmp_path), engine="serial", **options).fit(crossed, "label").model_
+    same(resumed, whole)
+    seconds = [entry["seconds"] for entry in resumed.about.history]
+    assert seconds == sorted(seconds)
+    again = AutoCrossClassifier(quiet=True, resume=str(tmp_path), **options).fit(crossed, "label").model_  # from the last round
+    same(again, whole)
+
+
+def test_a_killed_command_resumes(crossed: Path, tmp_path: Path) -> None:
+    """Killed by the system after its first round, in the middle of another."""
+    script = (
+        "import os, signal, sys\n"
+        "from autocross import checkpoint\n"
+        "from autocross.cli import main\n"
+        "from autocross.search import loop\n"
+        "save, loop.A_ROUND = checkpoint.save, 1\n"
+        "tries = []\n"
+        "compare = loop.Search.compare\n"
+        "def killed(self, *args):\n"
+        "    tries.append(1)\n"
+        "    if len(tries) == 2:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return compare(self, *args)\n"
+        "if sys.argv[1] == 'killed':\n"
+        "    loop.Search.compare = killed\n"
+        "sys.argv[:2] = ['autocross']\n"
+        "main()\n"
+    )
+    path = tmp_path / "run.py"
+    path.write_text(script)
+
+    def run(how: str, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
+        arguments = ["fit", str(crossed), "--target", "label", "--output", str(out), "--quiet", *options]
+        return subprocess.run([sys.executable, str(path), how, *arguments], capture_output=True, text=True, check=False)
+
+    folder = tmp_path / "kept"
+    assert run("killed", tmp_path / "a.acx", "--checkpoint", str(folder)).returncode == -signal.SIGKILL
+    assert (folder / checkpoint.FILE).exists()
+    assert run("resumed", tmp_path / "b.acx", "--resume", str(folder)).returncode == 0
+    assert run("whole", tmp_path / "c.acx").returncode == 0
+    same(bundle.read(tmp_path / "b.acx"), bundle.read(tmp_path / "c.acx"))
+
+
+@pytest.fixture(scope="module")
+def left(crossed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("left")
+    AutoCrossClassifier(quiet=True, checkpoint=str(folder)).fit(crossed, "label")
+    return folder
+
+
+def test_other_options_are_refused(crossed: Path, left: Path) -> None:
+    with pytest.raises(OptionError, match="Option metric='log_loss' differs from the 'auc' of the checkpoint"):
+        AutoCrossClassifier(quiet=True, resume=str(left), metric="log_loss").fit(crossed, "label")
+
+
+def test_other_rows_are_refused(crossed: Path, left: Path) -> None:
+    with pytest.raises(FileError, match="is of other rows than these"):
+        AutoCrossClassifier(quiet=True, resume=str(left)).fit(pl.read_parquet(crossed).reverse(), "label")
+
+
+def test_a_folder_without_a_checkpoint_is_refused(crossed: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="There is no checkpoint in"):
+        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit(crossed, "label")
+
+
+def test_a_damaged_checkpoint_is_refused(crossed: Path, left: Path, tmp_path: Path) -> None:
+    data = (left / checkpoint.FILE).read_bytes()
+    (tmp_path / checkpoint.FILE).write_bytes(data[: len(data) // 2])
+    with pytest.raises(FileError, match="It is damaged"):
+        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit(crossed, "label")
+
+
+def test_a_later_format_is_refused(crossed: Path, left: Path, tmp_path: Path) -> None:
+    with np.load(left / checkpoint.FILE) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    facts = json.loads(arrays["facts"].tobytes()) | {"format": 99}
+    np.savez(tmp_path / checkpoint.FILE, **arrays | {"facts": np.frombuffer(json.dumps(facts).encode(), np.uint8)})
+    with pytest.raises(FileError, match="has format 99"):
+        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit(crossed, "label")
+
+
+def test_a_place_that_cannot_be_written_is_told(crossed: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="Cannot keep checkpoints in"):
+        AutoCrossClassifier(quiet=True, checkpoint=str(tmp_path / "file")).fit(crossed, "label")
+
+
+def test_more_crosses_may_be_asked_for_later(crossed: Path, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    AutoCrossClassifier(quiet=True, checkpoint=folder, max_crosses=1).fit(crossed, "label")
+    model = AutoCrossClassifier(quiet=True, resume=folder, max_crosses=2).fit(crossed, "label").model_
+    assert len(model.about.crosses) == 2

@@ -118,7 +118,7 @@ def load(folder: Path, same: Mapping[str, Any], engine: Engine, all_fields: Sequ
     if not path.exists():
         raise FileError(f"There is no checkpoint in {str(folder)!r}. Give the folder that checkpoint= named, or leave resume out.")
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         facts = json.loads(arrays["facts"].tobytes())
     except Exception as error:

@@ -62,12 +62,10 @@ class Worker:
         self.shards: list[Any] = []
         self.sums: list[Ints] = []  # of the last call, until the next one: a shard may be lost
 
-    def process(self) -> int:
-        return os.getpid()
-
-    def place(self, *blocks: bytes) -> None:
-        """Take the blocks over, in place of any former ones."""
+    def place(self, *blocks: bytes) -> int:
+        """Take the blocks over, in place of any former ones; returns the number of the process."""
         self.blocks = [pickle.loads(block) for block in blocks]
+        return os.getpid()
 
     def meet(self, shards: list[Any]) -> None:
         """Know the shards from now on."""
@@ -176,6 +174,7 @@ class RayEngine(Engine):
         self.workers: list[Any] = []
         self.shards: list[Any] = []
         self.items: list[list[Any]] = []  # of each worker, as placed
+        self.processes: dict[int, int] = {}  # of each worker, on its machine
         self.n_blocks = 0
         self.log = Log()
         self.step = 0
@@ -202,7 +201,8 @@ class RayEngine(Engine):
 
     def equip(self, number: int, worker: Any) -> None:
         """Give a worker what it begins with."""
-        ray.get([worker.place.remote(*self.items[number]), worker.meet.remote(self.shards)], timeout=PATIENCE)
+        begun = [worker.place.remote(*self.items[number]), worker.meet.remote(self.shards)]
+        self.processes[number], _ = ray.get(begun, timeout=PATIENCE)
 
     def store(self, block: Any) -> Any:
         """A block in the object store."""

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench-core bench-search bench-kernels bench-scale bench-scale-full bench-peers paper paper-quick clean
+.PHONY: help demo test check coverage docs bench-core bench-search bench-kernels bench-scale bench-scale-full bench-cluster bench-peers paper paper-quick clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -48,6 +48,10 @@ bench-scale: .venv/ready ## 0.1, 1 and 10 million generated rows: time and memor
 
 bench-scale-full: .venv/ready ## the same with Criteo's 45.8 million rows
 	$(BIN)/python benchmarks/scale.py --full
+
+bench-cluster: .venv/ready ## the same fit on threads and on a Ray cluster of this machine; some 15 minutes; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/cluster.py
+	$(BIN)/python benchmarks/simulate.py --write
 
 bench-peers: .venv/ready ## time of a default fit beside LightGBM, CatBoost, EBM, Vowpal Wabbit, scikit-learn; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -134,13 +135,27 @@ def test_any_number_of_workers_gives_the_answer_of_threads(
     assert last.moved > 0
 
 
-def test_workers_read_their_own_files(nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], tmp_path: Path) -> None:
-    """Files and row groups of uneven size; a path never passes through the driver."""
+@pytest.fixture
+def files(people: pl.DataFrame, tmp_path: Path) -> Path:
+    """Files and row groups of uneven size."""
     folder = tmp_path / "rows"
     folder.mkdir()
     for at, (first, last) in enumerate([(0, 30), (30, 290), (290, 400)]):
         people[first:last].write_parquet(folder / f"{at}.parquet", row_group_size=100)
-    found = AutoCrossClassifier(engine="ray", n_jobs=3, quiet=True).fit(folder, "bought").model_
+    return folder
+
+
+@pytest.mark.parametrize("at_url", [False, True], ids=["path", "url"])
+def test_workers_read_their_own_files(
+    nodes: Cluster, people: pl.DataFrame, files: Path, at_url: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are never read by the driver, and workers need no folder of its."""
+    monkeypatch.setattr("autocross.training.TemporaryDirectory", None)
+    monkeypatch.setattr("autocross.table.files.batches", None)
+    monkeypatch.setattr("autocross.table.remote.Remote.whole", None)
+    where = files.as_uri() if at_url else files
+    found = AutoCrossClassifier(engine="ray", n_jobs=3, quiet=True).fit(where, "bought").model_
+    monkeypatch.undo()
     same(found, AutoCrossClassifier(quiet=True, engine="serial").fit(people, "bought").model_)
 
 
@@ -249,12 +264,12 @@ def test_a_shard_that_is_lost_is_filled_again(
     killed: list[int] = []
     pull = REAL.pull
 
-    def pull_after_a_loss(self: Any) -> Any:
+    def pull_after_a_loss(self: Any, call: Any) -> Any:
         if len(killed) < 3 and self.step % 50 == 0:
             process = ray.get(self.shards[len(killed) % 2].process.remote())
             os.kill(process, signal.SIGKILL)
             killed.append(process)
-        return pull(self)
+        return pull(self, call)
 
     monkeypatch.setattr(REAL, "pull", pull_after_a_loss)
     model = ours.run(rows_of(people))
@@ -349,6 +364,41 @@ def test_a_cluster_too_small_for_the_rows_is_told(nodes: Cluster, people: pl.Dat
     monkeypatch.setattr("autocross.training.BYTES_A_ROW", 1 << 40)
     with pytest.raises(EngineError, match=r"400 rows need some .* GiB of memory, and the workers have"):
         AutoCrossClassifier(engine="ray", n_jobs=2, quiet=True).fit(people, "bought")
+
+
+ALONE = """
+import subprocess
+import polars as pl
+from autocross import AutoCrossClassifier
+from autocross.engines import cluster
+from autocross.errors import EngineError
+
+rows = pl.DataFrame({"job": ["cook", "cook", "nurse", "nurse"] * 10, "bought": [0, 0, 1, 1] * 10})
+for address in ("127.0.0.1:1", "somewhere"):
+    try:
+        AutoCrossClassifier(engine="ray", address=address, quiet=True).fit(rows, "bought")
+    except EngineError as error:
+        print(error)
+place = cluster.RayEngine.place
+
+def place_and_tell(self, blocks):
+    print("node", [node["NodeManagerAddress"] for node in cluster.ray.nodes()])
+    place(self, blocks)
+
+cluster.RayEngine.place = place_and_tell
+AutoCrossClassifier(engine="ray", n_jobs=1, quiet=True).fit(rows, "bought")
+print("running", cluster.ray.is_initialized())
+"""
+
+
+def test_a_cluster_of_its_own_stays_on_this_machine_and_wrong_addresses_are_told() -> None:
+    """In a process that has no cluster yet, and no hint where to find one."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, env=environment, timeout=120, check=True)
+    lines = [line for line in done.stdout.splitlines() if not line.startswith("\x1b")]
+    assert lines[0].startswith("No Ray cluster answers at address='127.0.0.1:1': ")
+    assert lines[1].startswith("No Ray cluster answers at address='somewhere': that is no host:port")
+    assert lines[2:] == ["node ['127.0.0.1']", "running False"]
 
 
 def test_an_address_is_for_ray(people: pl.DataFrame) -> None:

@@ -17,16 +17,19 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from polars.testing import assert_frame_equal
 
 from autocross import AutoCross, AutoCrossClassifier, load
-from autocross.errors import ColumnError, LabelError, OptionError, TableError
+from autocross.errors import ColumnError, FileError, LabelError, OptionError, TableError
 from autocross.serving.scorer import Scorer
+from autocross.table import files
 from autocross.table.coerce import typed
 from autocross.table.columns import NO_TIME, ListColumn, NumberColumn, TextColumn
 from autocross.table.files import read, write
 from autocross.table.frames import to_polars
 from autocross.table.inference import infer
 from autocross.table.labels import match_labels, read_labels
+from autocross.table.remote import Remote
 from autocross.table.values import moment_of, number_of, stored_text, text_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -673,3 +676,32 @@ def test_the_positive_label_can_be_named(values: list[Any], positive: Any) -> No
 def test_a_label_the_model_does_not_know() -> None:
     with pytest.raises(LabelError, match="The target 'y' holds 'maybe' in row 1; the model knows 'no' and 'yes'"):
         match_labels(np.array(["no", "maybe"]), "y", ("no", "yes"))
+
+
+# Files at URLs.
+
+
+def test_parquet_files_at_a_url_are_read_like_those_at_a_path(tmp_path: Path) -> None:
+    pl.DataFrame({"a": [1, 2], "b": ["x", "y"]}).write_parquet(tmp_path / "1.parquet")
+    pl.DataFrame({"a": [3], "b": ["z"]}).write_parquet(tmp_path / "2.parquet")
+    assert_frame_equal(files.read(files.place_of(tmp_path.as_uri())), files.read(tmp_path))
+    assert files.column_names(files.place_of(tmp_path.as_uri())) == ["a", "b"]
+
+
+def test_of_a_remote_file_only_the_footer_is_fetched_to_count_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pl.DataFrame({"a": np.random.default_rng(0).random(100_000)})
+    rows.write_parquet(tmp_path / "a.parquet")
+    remote = Remote((tmp_path / "a.parquet").as_uri())
+    assert len(remote.footer().getvalue()) < 10_000
+    monkeypatch.setattr(Remote, "whole", None)
+    assert files.n_rows(remote) == 100_000
+
+
+def test_what_a_url_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    with pytest.raises(FileError, match="at a URL only Parquet files can be read"):
+        files.read(files.place_of((tmp_path / "a.csv").as_uri()))
+    with pytest.raises(FileError, match="There is no file 'file:///"):
+        files.read(files.place_of((tmp_path / "b.parquet").as_uri()))
+    with pytest.raises(FileError, match="Install what its protocol needs"):
+        files.read(files.place_of("nowhere://a.parquet"))

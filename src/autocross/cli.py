@@ -85,7 +85,7 @@ def options_of(given: Any) -> Options:
 
 @app.command
 def fit(
-    train: Path,
+    train: str,
     /,
     *,
     target: Target,
@@ -94,7 +94,7 @@ def fit(
     as_json: AsJson = False,
     options: FitFlags = FIT_DEFAULTS,
 ) -> None:
-    """Fit a model to a CSV or Parquet file, or a folder of Parquet files.
+    """Fit a model to a CSV or Parquet file, or a folder of Parquet files, also at a URL that fsspec knows.
 
     Ctrl-C ends the search and keeps what it has found so far; a second one aborts.
     """
@@ -126,7 +126,7 @@ def fit(
 @app.command
 def refit(
     model: Path,
-    data: Path,
+    data: str,
     /,
     *,
     output: Out,
@@ -149,7 +149,7 @@ def refit(
 @app.command
 def evaluate(
     model: Path,
-    data: Path,
+    data: str,
     /,
     *,
     target: Annotated[str | None, Parameter(help="Column of the label; by default that of the fit.")] = None,
@@ -186,7 +186,7 @@ def evaluate(
 
 
 @app.command
-def predict(model: Path, data: Path, /, *, output: OptionalOut = None) -> None:
+def predict(model: Path, data: str, /, *, output: OptionalOut = None) -> None:
     """The probability of the positive label for every row, and the more probable label."""
     import polars as pl
 
@@ -203,7 +203,7 @@ def predict(model: Path, data: Path, /, *, output: OptionalOut = None) -> None:
 @app.command
 def transform(
     model: Path,
-    data: Path,
+    data: str,
     /,
     *,
     output: OptionalOut = None,
@@ -277,9 +277,9 @@ def json_row(text: str) -> dict[str, Any]:
 def file_row(scorer: Any, path: str, row: int) -> dict[str, Any]:
     """A row of a file."""
     from autocross.estimator import text_columns
-    from autocross.table.files import read
+    from autocross.table.files import place_of, read
 
-    frame = read(Path(path), text_columns(scorer.model))
+    frame = read(place_of(path), text_columns(scorer.model))
     if not 0 <= row < frame.height:
         raise TableError(f"Row {row} is not in {path!r}, which has rows 0 to {frame.height - 1}.")
     return frame.row(row, named=True)

@@ -30,7 +30,7 @@ from autocross.producer import bundle
 from autocross.producer.model import Model
 from autocross.serving.scorer import Explanation, Scorer
 from autocross.table.coerce import typed
-from autocross.table.files import bytes_in_memory, column_names, whole_files
+from autocross.table.files import bytes_in_memory, column_names, place_of, whole_files
 from autocross.table.frames import to_polars
 from autocross.table.inference import known
 from autocross.table.source import InFiles, InMemory, Part, Source
@@ -316,7 +316,7 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
     types = options.types or {}
     named = [name for name in (y, sample_weight) if name is not None]
     if isinstance(X, (str, Path)) and y is not None and all(isinstance(name, str) for name in named):
-        path = Path(X)
+        path = place_of(X)
         # Where the workers of a cluster read the rows, they need not fit into this machine.
         if options.engine == "ray" or bytes_in_memory(path) > SHARE * memory_limit(options.memory_limit):
             check_columns(column_names(path), y, sample_weight)

@@ -133,8 +133,10 @@ class Training:
         """Schema, codes, folds, granularities, penalties, and the final weights."""
         self.reporter.tell(PhaseStarted, phase=READING, steps=2)
         with ExitStack() as open_things:
-            folder = None if source.in_memory else Path(open_things.enter_context(TemporaryDirectory(prefix="autocross-")))
             engine = open_things.enter_context(make_engine(self.options))
+            folder = None
+            if engine.has_disk and not source.in_memory:
+                folder = Path(open_things.enter_context(TemporaryDirectory(prefix="autocross-")))
             self.each = open_things.enter_context(ThreadPoolExecutor(n_cores())).map
             digests, classes, share_rows = self.look(source, engine, folder)
             n_rows = sum(share_rows)

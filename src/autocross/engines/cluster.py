@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from time import perf_counter
 from typing import Any, Concatenate, NamedTuple
@@ -28,6 +30,7 @@ from autocross.errors import EngineError, MissingLibraryError
 
 try:
     import ray
+    from ray._private import ray_constants
     from ray.exceptions import GetTimeoutError, RayActorError, RayError
 except ImportError as error:
     raise MissingLibraryError("engine='ray' needs Ray. Install it with: pip install 'autocross[ray]'") from error
@@ -38,8 +41,8 @@ INLINE = 64 << 10  # bytes of a call that goes to each worker by itself; larger 
 SHARDED = 4 << 20  # bytes of a sum, times the workers, from which on shards add it up
 WORKERS_A_SHARD = 4
 HIRES = 5  # how often in a row a worker may be lost before that is a failure of the cluster
+KNOCK = 10.0  # seconds in which something must answer at an address
 PATIENCE = 120.0  # seconds in which a new worker must be there
-LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # a cluster of one machine is nobody else's to talk to
 
 
 class Reply(NamedTuple):
@@ -159,7 +162,8 @@ def portable(error: Exception) -> BaseException:
 class RayEngine(Engine):
     """Workers on a Ray cluster: the one at the address, or one that is started here and ends with the engine."""
 
-    stride = 1 << 22  # a call to an actor takes about a millisecond
+    stride = 1 << 22  # a call to an actor takes milliseconds
+    has_disk = False
 
     def __init__(self, n_jobs: int | None = None, address: str | None = None) -> None:
         self.ours = connect(address, n_jobs)
@@ -244,24 +248,31 @@ class RayEngine(Engine):
         failed = next((reply.error for reply in replies if reply.error is not None), None)
         if failed is not None:
             raise failed
+        found = self.found(kind, replies, call)
         self.log.note(kind, task, args)
+        return found
+
+    def found(self, kind: str, replies: Sequence[Reply], call: Any) -> list[Any]:
+        """What the replies say, or the shards."""
         if not kind.startswith("total"):
             return [reply.value for reply in replies]
         if any(reply.pushed for reply in replies):
-            return self.pull()
+            return self.pull(call)
         return [
             reduce(np.add, [one.astype(np.int64) for one in same]) for same in zip(*(one.value for one in replies), strict=True)
         ]
 
     def reply(self, number: int, sent: Any, call: Any) -> Reply:
         """A worker's answer; if it is lost, that of the one who takes its place."""
-        while True:
+        for _ in range(HIRES):
             try:
                 data = ray.get(sent)
                 break
             except RayActorError:
                 self.replace(number)
                 sent = self.workers[number].run.remote(call, self.step)
+        else:
+            raise self.lost_again(number)
         reply: Reply = pickle.loads(data)
         self.moved += len(data) + reply.n_bytes
         self.busy[number] += reply.seconds
@@ -290,29 +301,44 @@ class RayEngine(Engine):
                 return
             except (RayActorError, GetTimeoutError):
                 continue
-        raise EngineError(
+        raise self.lost_again(number)
+
+    def lost_again(self, number: int) -> EngineError:
+        return EngineError(
             f"Worker {number} of {len(self.workers)} was lost {HIRES} times in a row. "
             "Look at the machines and logs of the cluster: most often memory ran out."
         )
 
-    def pull(self) -> list[Ints]:
-        """The sums that the shards have. One that is lost, or new, is given what the workers still have."""
-        found: list[list[Ints]] = []
+    def pull(self, call: Any) -> list[Ints]:
+        """The sums that the shards have."""
+        found = []
         for at in range(len(self.shards)):
-            for _ in range(HIRES):
-                try:
-                    heard, data = ray.get(self.shards[at].pull.remote(self.step))
-                    if heard == len(self.workers):
-                        break
-                except RayActorError:
-                    self.shards[at] = actor(Shard, 0)
-                    ray.get([worker.meet.remote(self.shards) for worker in self.workers])
-                ray.get([worker.push.remote(self.step) for worker in self.workers])
-            else:
-                raise EngineError(f"Shard {at} of the sums was lost {HIRES} times in a row. Look at the logs of the cluster.")
+            data = self.pull_from(at, call)
             self.moved += len(data)
             found.append([one.astype(np.int64) for one in pickle.loads(data)])
         return [np.concatenate(same) for same in zip(*found, strict=True)]
+
+    def pull_from(self, at: int, call: Any) -> bytes:
+        """What a shard has. One that is lost, or new, is given what the workers still have."""
+        for _ in range(HIRES):
+            try:
+                heard, data = ray.get(self.shards[at].pull.remote(self.step))
+                if heard == len(self.workers):
+                    return bytes(data)
+            except RayActorError:
+                self.shards[at] = actor(Shard, 0)
+            for number in range(len(self.workers)):
+                self.push_again(number, call)
+        raise EngineError(f"Shard {at} of the sums was lost {HIRES} times in a row. Look at the logs of the cluster.")
+
+    def push_again(self, number: int, call: Any) -> None:
+        """Let a worker send the shards what it found last; if it is lost, the one who takes its place finds it again."""
+        worker = self.workers[number]
+        try:
+            ray.get([worker.meet.remote(self.shards), worker.push.remote(self.step)])
+        except RayActorError:
+            self.replace(number)
+            self.reply(number, self.workers[number].run.remote(call, self.step), call)
 
     def close(self) -> None:
         if getattr(self, "workers", None) is not None:
@@ -345,16 +371,41 @@ def connect(address: str | None, n_jobs: int | None) -> bool:
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
-        os.environ.update({name: os.environ.get(name, value) for name, value in LOOPBACK.items()})
-        n_cpus = max(n_jobs or 0, n_cores())
-        ray.init(address="local", num_cpus=n_cpus, include_dashboard=False, **quiet)
+        with on_loopback():
+            ray.init(address="local", num_cpus=max(n_jobs or 0, n_cores()), include_dashboard=False, **quiet)
         return True
     try:
+        if address != "auto":
+            knock(address)
         ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError, RayError) as error:
-        text = str(error).strip().partition("\n")[0]
+    except (OSError, ValueError, RuntimeError, RayError) as error:
+        text = str(error).strip().partition("\n")[0].rstrip(".")
         raise EngineError(
-            f"No Ray cluster answers at address={address!r}: {text}. Check it with: ray status --address {address}, "
+            f"No Ray cluster answers at address={address!r}: {text}. Give auto, or host:port as `ray start --head` prints it, "
             "or leave address out to start a cluster on this machine."
         ) from error
     return True
+
+
+@contextmanager
+def on_loopback() -> Iterator[None]:
+    """A cluster that is started within is nobody else's to talk to. Ray has a switch for it, which it reads when it is imported
+    and in the processes that it starts."""
+    name = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    former = os.environ.get(name), ray_constants.ENABLE_RAY_CLUSTER
+    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
+    try:
+        yield
+    finally:
+        del os.environ[name]
+        if former[0] is not None:
+            os.environ[name] = former[0]
+        ray_constants.ENABLE_RAY_CLUSTER = former[1]
+
+
+def knock(address: str) -> None:
+    """Fail at once where nobody listens; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError("that is no host:port")
+    socket.create_connection((host, int(port)), timeout=KNOCK).close()

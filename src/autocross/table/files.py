@@ -13,27 +13,32 @@ import polars as pl
 
 from autocross.errors import FileError, TableError
 from autocross.table.atomic import replace_file
+from autocross.table.remote import Remote
 from autocross.table.values import MISSING_TEXTS
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
+Place = Path | Remote  # where rows are
 BATCH = 500_000  # rows
 CELL = 24  # bytes that a cell takes in memory, texts and numbers mixed
 CSV_PLAIN, CSV_PACKED = 3, 15  # how much larger a file is in memory
 
 
-def read(path: Path, as_text: Sequence[str] = ()) -> pl.DataFrame:
+def place_of(path: str | Path) -> Place:
+    """Where a path or a URL leads."""
+    return Remote(path) if isinstance(path, str) and "://" in path else Path(path)
+
+
+def read(path: Place, as_text: Sequence[str] = ()) -> pl.DataFrame:
     """The rows of a CSV file, a Parquet file, or a folder of Parquet files."""
     with understood(path):
         if path.is_dir():
             return read_folder(path)
-        if is_parquet(path):
-            return pl.read_parquet(path, glob=False)
-        return read_csv(path, as_text)
+        return scan(path).collect() if is_parquet(path) else read_csv(local(path), as_text)
 
 
 @contextmanager
-def understood(path: Path) -> Iterator[None]:
+def understood(path: Place) -> Iterator[None]:
     """A path that can be read, and readers' complaints in words that help."""
     try:
         if not path.exists():
@@ -50,49 +55,49 @@ def understood(path: Path) -> Iterator[None]:
         raise FileError(f"Cannot read {str(path)!r}: {explain(error, path)}") from error
 
 
-def is_parquet(path: Path) -> bool:
+def is_parquet(path: Place) -> bool:
     return path.name.lower().endswith(PARQUET_ENDINGS)
 
 
 # Part by part.
 
 
-def bytes_in_memory(path: Path) -> int:
+def bytes_in_memory(path: Place) -> int:
     """About what the rows would take, read as a whole; 0 where there is nothing to read."""
     return sum(bytes_of_file(file) for file in files_of(path)) if path.exists() else 0
 
 
-def bytes_of_file(file: Path) -> int:
+def bytes_of_file(file: Place) -> int:
     if is_parquet(file):
         with understood(file):
-            return n_rows(file) * len(scan(file).collect_schema()) * CELL
-    return file.stat().st_size * (CSV_PACKED if file.suffix.lower() in (".gz", ".zst") else CSV_PLAIN)
+            return n_rows(file) * len(head_of(file).collect_schema()) * CELL
+    return local(file).stat().st_size * (CSV_PACKED if file.suffix.lower() in (".gz", ".zst") else CSV_PLAIN)
 
 
-def column_names(path: Path) -> list[str]:
+def column_names(path: Place) -> list[str]:
     """The columns of a file, or of the first file of a folder."""
     file = files_of(path)[0]
     with understood(file):
-        return pl.scan_parquet(file, glob=False).collect_schema().names() if is_parquet(file) else header(file, separator_of(file))
+        return head_of(file).collect_schema().names() if is_parquet(file) else header(local(file), separator_of(local(file)))
 
 
 @dataclass(frozen=True)
 class Piece:
     """Rows of a file in sequence."""
 
-    file: Path
+    file: Place
     first_row: int
     n_rows: int
 
 
-def whole_files(path: Path) -> list[Piece]:
+def whole_files(path: Place) -> list[Piece]:
     """All rows, file by file."""
     return [Piece(file, 0, n_rows(file)) for file in files_of(path)]
 
 
-def n_rows(file: Path) -> int:
+def n_rows(file: Place) -> int:
     with understood(file):
-        return int(scan(file).select(pl.len()).collect().item())
+        return int(head_of(file).select(pl.len()).collect().item())
 
 
 def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
@@ -112,15 +117,30 @@ def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
     return [one for one in found if one]
 
 
-def scan(file: Path, as_text: Sequence[str] = ()) -> pl.LazyFrame:
-    return pl.scan_parquet(file, glob=False) if is_parquet(file) else scan_csv(file, as_text)
+def scan(file: Place, as_text: Sequence[str] = ()) -> pl.LazyFrame:
+    """The rows of a file, to be read."""
+    if is_parquet(file):
+        return pl.scan_parquet(file.whole()) if isinstance(file, Remote) else pl.scan_parquet(file, glob=False)
+    return scan_csv(local(file), as_text)
 
 
-def batches(path: Path, as_text: Sequence[str], pieces: Sequence[Piece]) -> Iterator[pl.DataFrame]:
+def head_of(file: Place, as_text: Sequence[str] = ()) -> pl.LazyFrame:
+    """The same as far as its columns and their length go: of a remote file only that is fetched."""
+    return pl.scan_parquet(file.footer()) if isinstance(file, Remote) and is_parquet(file) else scan(file, as_text)
+
+
+def local(file: Place) -> Path:
+    """A file that must be on this machine."""
+    if isinstance(file, Remote):
+        raise FileError(f"Cannot read {file.url!r}: at a URL only Parquet files can be read. Convert it, or copy it here.")
+    return file
+
+
+def batches(path: Place, as_text: Sequence[str], pieces: Sequence[Piece]) -> Iterator[pl.DataFrame]:
     """The rows of the pieces in frames of limited height, in their order; their files are of the path."""
     known = files_of(path)[0]
     with understood(known):
-        first = scan(known, as_text).collect_schema()
+        first = head_of(known, as_text).collect_schema()
     for piece in pieces:
         with understood(piece.file):
             frame = scan(piece.file, as_text)
@@ -129,12 +149,12 @@ def batches(path: Path, as_text: Sequence[str], pieces: Sequence[Piece]) -> Iter
             yield from rows.collect_batches(chunk_size=BATCH, maintain_order=True)
 
 
-def files_of(path: Path) -> list[Path]:
+def files_of(path: Place) -> Sequence[Place]:
     """A folder's Parquet files, or the file itself."""
     return parquet_files(path) if path.is_dir() else [path]
 
 
-def parquet_files(path: Path) -> list[Path]:
+def parquet_files(path: Place) -> Sequence[Place]:
     """Those of a folder, in the order of their names; hidden ones are others' notes."""
     found = sorted(part for part in path.iterdir() if is_parquet(part) and not part.name.startswith((".", "_")))
     if not found:
@@ -142,7 +162,7 @@ def parquet_files(path: Path) -> list[Path]:
     return found
 
 
-def check_same(file: Path, columns: Mapping[str, Any], first: Mapping[str, Any]) -> None:
+def check_same(file: Place, columns: Mapping[str, Any], first: Mapping[str, Any]) -> None:
     """Every file of a folder must have the columns of the first, with values that go together."""
     odd = sorted(set(columns) ^ set(first))
     if odd:
@@ -159,13 +179,13 @@ def check_same(file: Path, columns: Mapping[str, Any], first: Mapping[str, Any])
 # What went wrong.
 
 
-def explain(error: BaseException, path: Path) -> str:
+def explain(error: BaseException, path: Place) -> str:
     """The first line of a reader's complaint, with the way out."""
     text = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
     if isinstance(error, OSError) and error.errno is not None:
         return f"{text}. Check the path and its permissions."
     if "utf-8" in text.lower() or "utf8" in text.lower():
-        return f"{text}{first_undecodable(path)}. Convert the file, for example with: iconv -f LATIN1 -t UTF-8"
+        return f"{text}{first_undecodable(local(path))}. Convert the file, for example with: iconv -f LATIN1 -t UTF-8"
     if "could not parse" in text:  # part by part: its head had numbers only
         return f"{text}. Declare the column's kind, as in types={{'zip': 'categorical'}}, or raise memory_limit."
     if not path.name.lower().endswith((".csv", ".tsv")):
@@ -187,7 +207,7 @@ def first_undecodable(path: Path) -> str:
 # As a whole.
 
 
-def read_folder(path: Path) -> pl.DataFrame:
+def read_folder(path: Place) -> pl.DataFrame:
     """All Parquet files of a folder."""
     parts = {part: read(part) for part in parquet_files(path)}
     first = next(iter(parts.values()))

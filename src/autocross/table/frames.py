@@ -12,14 +12,14 @@ import numpy as np
 import polars as pl
 
 from autocross.errors import TableError
-from autocross.table.files import read
+from autocross.table.files import place_of, read
 from autocross.table.values import text_of
 
 
 def to_polars(data: Any, as_text: Sequence[str] = ()) -> pl.DataFrame:
     """The rows of a frame, a two-dimensional array or a path. ``as_text`` names columns a CSV must not parse."""
     if isinstance(data, (str, Path)):
-        return read(Path(data), as_text)
+        return read(place_of(data), as_text)
     if isinstance(data, pl.DataFrame):
         return data
     if isinstance(data, pl.LazyFrame):

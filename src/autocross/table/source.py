@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from autocross.table.files import Piece, batches, column_names, spread
+from autocross.table.files import Piece, Place, batches, column_names, spread
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class InMemory:
 class InFiles:
     """Files too large for memory. ``split`` takes target and weights out of a frame whose first row has the number given."""
 
-    path: Path
+    path: Place
     as_text: Sequence[str]
     target: str
     besides: frozenset[str]

@@ -124,14 +124,17 @@ def of_threads(people: pl.DataFrame, fit: Callable[..., Fit], **options: Any) ->
 # The same answer.
 
 
-@pytest.mark.parametrize(("n_workers", "evaluation"), [(1, "kfold"), (2, "holdout"), (4, "kfold"), (4, "holdout")])
+@pytest.mark.parametrize(
+    ("n_workers", "evaluation"), [(1, "kfold"), (2, "holdout"), (4, "kfold"), (4, "holdout"), (None, "kfold"), (None, "holdout")]
+)
 def test_any_number_of_workers_gives_the_answer_of_threads(
-    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], n_workers: int, evaluation: str
+    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], n_workers: int | None, evaluation: str
 ) -> None:
+    """By default there is a worker for each machine, with a thread for each of its cores."""
     ours = fit(n_jobs=n_workers, evaluation=evaluation)
     same(ours.run(rows_of(people)), of_threads(people, fit, evaluation=evaluation))
     last = ours.counted()[-1]
-    assert (last.workers, last.blocks, last.lost) == (n_workers, n_workers, 0)
+    assert (last.workers, last.blocks, last.lost) == ((2, 4, 0) if n_workers is None else (n_workers, n_workers, 0))
     assert last.moved > 0
 
 

@@ -63,7 +63,11 @@ class Options:
     address: str | None = option(
         None, "Address of the Ray cluster, or auto for the one this machine belongs to; by default one is started here for the fit."
     )
-    n_jobs: int | None = option(None, "Number of threads, or of workers on Ray; None or -1 is one for each core.", at_least=-1)
+    n_jobs: int | None = option(
+        None,
+        "Number of threads; None or -1 is one for each core. On Ray, of workers of one core each; by default one a machine.",
+        at_least=-1,
+    )
     random_state: int | None = option(
         None, "Seed of the shuffle and of the folds; None is 0, so that a fit can be repeated.", at_least=0
     )

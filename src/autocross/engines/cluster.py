@@ -1,8 +1,8 @@
 """Blocks on the machines of a Ray cluster.
 
 The driver is the process that called fit: it owns the flow of the search, its candidates and rungs, and the weights. Workers are
-actors, one a core, each with its share of the rows, which it reads by itself and keeps in memory as a block of codes. Shards are
-actors that add up sums too large to go to the driver from every worker, each for a range of codes.
+actors, each with its share of the rows, which it reads by itself and keeps in memory as blocks of codes, one for each of its
+threads. Shards are actors that add up sums too large to go to the driver from every worker, each for a range of codes.
 
 What travels is a call, the same for all workers, and what they found: never rows. Both travel as bytes pickled once, so that they
 can be counted. A worker that is lost is hired again, reads its share anew and is told what happened to it since (see `log`);
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from autocross.engines.base import B, Engine, P, R
 from autocross.engines.log import Log
-from autocross.engines.threads import n_cores
+from autocross.engines.threads import ThreadsEngine, n_cores
 from autocross.errors import EngineError, MissingLibraryError
 
 try:
@@ -38,6 +38,7 @@ except ImportError as error:
 Ints = NDArray[np.int64]
 
 INLINE = 64 << 10  # bytes of a call that goes to each worker by itself; larger ones are put into the object store once
+AT_HOME = 8 << 20  # the same on a cluster of one's own on one machine, where the store would only be a detour
 SHARDED = 4 << 20  # bytes of a sum, times the workers, from which on shards add it up
 WORKERS_A_SHARD = 4
 HIRES = 5  # how often in a row a worker may be lost before that is a failure of the cluster
@@ -59,15 +60,15 @@ class Reply(NamedTuple):
 class Worker:
     """Keeps some blocks, and runs tasks on them."""
 
-    def __init__(self, number: int, sharded: float) -> None:
+    def __init__(self, number: int, n_threads: int, sharded: float) -> None:
         self.number, self.sharded = number, sharded
-        self.blocks: list[Any] = []
+        self.engine = ThreadsEngine(n_threads)
         self.shards: list[Any] = []
         self.sums: list[Ints] = []  # of the last call, until the next one: a shard may be lost
 
     def place(self, *blocks: bytes) -> int:
         """Take the blocks over, in place of any former ones; returns the number of the process."""
-        self.blocks = [pickle.loads(block) for block in blocks]
+        self.engine.place([pickle.loads(block) for block in blocks])
         return os.getpid()
 
     def meet(self, shards: list[Any]) -> None:
@@ -89,13 +90,11 @@ class Worker:
 
     def answer(self, kind: str, task: Callable[..., Any], args: Sequence[Any]) -> Any:
         """The results for all blocks, or their sums; an exchange has none."""
-        found = [task(block, *args) for block in self.blocks]
         if kind == "exchange":
-            self.blocks = [made for mine in found for made in mine]
-            return None
+            return self.engine.exchange(task, *args)
         if kind == "each":
-            return found
-        self.sums = added([[one] for one in found] if kind == "total" else found)
+            return self.engine.each(task, *args)
+        self.sums = [self.engine.total(task, *args)] if kind == "total" else self.engine.totals(task, *args)
         return [narrowed(one) for one in self.sums]
 
     def push(self, step: int) -> int:
@@ -126,21 +125,22 @@ class Shard:
             self.step, self.heard, self.sums = step, set(), []
         if worker not in self.heard:
             self.heard.add(worker)
-            found = [one.astype(np.int64) for one in pickle.loads(part)]
-            self.sums = added([self.sums, found]) if self.sums else found
+            parts = [pickle.loads(part), self.sums] if self.sums else [pickle.loads(part)]
+            self.sums = added(parts)
 
     def pull(self, step: int) -> tuple[int, bytes]:
         """How many workers were heard, and the sums."""
         return len(self.heard) if step == self.step else 0, pickle.dumps([narrowed(one) for one in self.sums], 5)
 
 
-def added(parts: Sequence[Sequence[Ints]]) -> list[Ints]:
-    return [reduce(np.add, same) for same in zip(*parts, strict=True)]
+def added(parts: Sequence[Sequence[NDArray[Any]]]) -> list[Ints]:
+    """The sums of narrowed sums."""
+    return [reduce(np.add, [one.astype(np.int64) for one in same]) for same in zip(*parts, strict=True)]
 
 
-def piece_of(sums: Ints, at: int, n: int) -> Ints:
-    """The part of a shard: a range of codes."""
-    return sums[len(sums) * at // n : len(sums) * (at + 1) // n]
+def piece_of(things: Any, at: int, n: int) -> Any:
+    """One of n parts that follow each other: of sums, a shard's range of codes; of blocks, a worker's."""
+    return things[len(things) * at // n : len(things) * (at + 1) // n]
 
 
 def narrowed(sums: Ints) -> NDArray[Any]:
@@ -167,19 +167,22 @@ class RayEngine(Engine):
 
     def __init__(self, n_jobs: int | None = None, address: str | None = None) -> None:
         self.ours = connect(address, n_jobs)
-        resources = ray.cluster_resources()
-        n_cpus = int(resources.get("CPU", 0))
-        self.n_workers = self.n_shares = n_jobs if n_jobs is not None and n_jobs > 0 else max(1, n_cpus)
-        if self.n_workers > n_cpus:
-            n_asked = self.n_workers
+        self.inline = AT_HOME if self.ours and address is None else INLINE
+        cores = [n for node in ray.nodes() if node["Alive"] and (n := int(node["Resources"].get("CPU", 0)))]
+        if n_jobs is not None and n_jobs > 0:
+            self.n_threads, self.n_shares = 1, n_jobs
+        else:  # the fewer workers, the less moves: one for each machine, or several on one that is larger than others
+            self.n_threads = min(cores, default=1)
+            self.n_shares = sum(n // self.n_threads for n in cores)
+        self.n_workers = self.n_shares * self.n_threads
+        if self.n_workers > sum(cores) or not cores:
             self.close()
-            raise EngineError(f"{n_asked} workers need a core each, and the cluster has {n_cpus}. Give a lower n_jobs.")
-        self.memory = int(resources.get("memory", 0))
+            raise EngineError(f"{n_jobs or 1} workers need a core each, and the cluster has {sum(cores)}. Give a lower n_jobs.")
+        self.memory = int(ray.cluster_resources().get("memory", 0))
         self.workers: list[Any] = []
         self.shards: list[Any] = []
         self.items: list[list[Any]] = []  # of each worker, as placed
         self.processes: dict[int, int] = {}  # of each worker, on its machine
-        self.n_blocks = 0
         self.log = Log()
         self.step = 0
         self.moved = self.counted = 0  # bytes, and how many there were at the last count
@@ -189,19 +192,25 @@ class RayEngine(Engine):
     # Placing.
 
     def place(self, blocks: Sequence[Any]) -> None:
-        n = min(self.n_workers, max(1, len(blocks)))
+        n = min(self.n_shares, max(1, len(blocks)))
         dismiss(self.workers[n:])
-        self.workers = self.workers[:n] + [hire(number, n) for number in range(len(self.workers), n)]
+        self.workers = self.workers[:n] + [self.hire(number, n) for number in range(len(self.workers), n)]
         n_shards = 0 if n < 2 else -(-n // WORKERS_A_SHARD)
         dismiss(self.shards[n_shards:])
         self.shards = self.shards[:n_shards] + [actor(Shard, 0) for _ in range(len(self.shards), n_shards)]
-        self.items = [[self.store(block) for block in blocks[number::n]] for number in range(n)]
-        self.log, self.busy, self.n_blocks = Log(), [0.0] * n, len(blocks)
+        self.items = [[self.store(block) for block in piece_of(blocks, number, n)] for number in range(n)]
+        self.log, self.busy = Log(), [0.0] * n
         for number in range(n):
             try:
                 self.equip(number, self.workers[number])
             except (RayActorError, GetTimeoutError):
                 self.replace(number)
+
+    def hire(self, number: int, n_workers: int) -> Any:
+        """A new worker: on cores of its own, or where all are taken beside another."""
+        free = ray.available_resources().get("CPU", 0.0)
+        n_cpus = self.n_threads if free >= self.n_threads else 0
+        return actor(Worker, n_cpus, number, self.n_threads, SHARDED / n_workers)
 
     def equip(self, number: int, worker: Any) -> None:
         """Give a worker what it begins with."""
@@ -218,8 +227,7 @@ class RayEngine(Engine):
 
     def run(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
         assert not kwargs
-        lanes = self.call("each", task, args)
-        return [lanes[at % len(lanes)][at // len(lanes)] for at in range(sum(map(len, lanes)))]
+        return [found for lane in self.call("each", task, args) for found in lane]
 
     def total(self, task: Callable[Concatenate[B, P], Ints], *args: P.args, **kwargs: P.kwargs) -> Ints:
         assert not kwargs
@@ -241,7 +249,7 @@ class RayEngine(Engine):
         """Every worker's answer, or of sums the sum of them."""
         self.step += 1
         data = pickle.dumps((kind, task, args), 5)
-        call = data if len(data) < INLINE else ray.put(data)
+        call = data if len(data) < self.inline else ray.put(data)
         self.moved += len(data) * len(self.workers)
         sent = [worker.run.remote(call, self.step) for worker in self.workers]
         replies = [self.reply(number, one, call) for number, one in enumerate(sent)]
@@ -258,9 +266,7 @@ class RayEngine(Engine):
             return [reply.value for reply in replies]
         if any(reply.pushed for reply in replies):
             return self.pull(call)
-        return [
-            reduce(np.add, [one.astype(np.int64) for one in same]) for same in zip(*(one.value for one in replies), strict=True)
-        ]
+        return added([reply.value for reply in replies])
 
     def reply(self, number: int, sent: Any, call: Any) -> Reply:
         """A worker's answer; if it is lost, that of the one who takes its place."""
@@ -281,7 +287,7 @@ class RayEngine(Engine):
     def count_workers(self) -> dict[str, Any]:
         since, self.counted = self.moved - self.counted, self.moved
         busy = (max(self.busy), sum(self.busy) / len(self.busy))
-        facts = {"workers": len(self.workers), "lost": self.lost, "blocks": self.n_blocks, "busy": busy}
+        facts = {"workers": len(self.workers), "lost": self.lost, "blocks": self.n_threads * len(self.workers), "busy": busy}
         return {**facts, "moved": self.moved, "moved_since": since}
 
     # What is lost.
@@ -290,7 +296,7 @@ class RayEngine(Engine):
         """Hire a worker anew, and bring its blocks to where they were."""
         for _ in range(HIRES):
             self.lost += 1
-            worker = hire(number, len(self.workers))
+            worker = self.hire(number, len(self.workers))
             try:
                 self.equip(number, worker)
                 calls = [pickle.dumps((entry.kind, entry.task, entry.args), 5) for entry in self.log.still_seen()]
@@ -354,12 +360,6 @@ def actor(kind: type, n_cpus: int, *args: Any) -> Any:
     return ray.remote(kind).options(num_cpus=n_cpus, max_restarts=0, scheduling_strategy="SPREAD").remote(*args)
 
 
-def hire(number: int, n_workers: int) -> Any:
-    """A new worker: on a core of its own, or where all are taken beside another."""
-    free = ray.available_resources().get("CPU", 0.0)
-    return actor(Worker, 1 if free >= 1 else 0, number, SHARDED / n_workers)
-
-
 def dismiss(actors: Sequence[Any]) -> None:
     for one in actors:
         ray.kill(one)
@@ -371,8 +371,10 @@ def connect(address: str | None, n_jobs: int | None) -> bool:
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
+        settings = {"max_direct_call_object_size": AT_HOME, "task_rpc_inlined_bytes_limit": 4 * AT_HOME}
+        n_cpus = max(n_jobs or 0, n_cores())
         with on_loopback():
-            ray.init(address="local", num_cpus=max(n_jobs or 0, n_cores()), include_dashboard=False, **quiet)
+            ray.init(address="local", num_cpus=n_cpus, include_dashboard=False, _system_config=settings, **quiet)
         return True
     try:
         if address != "auto":

@@ -212,8 +212,8 @@ was back, where it had been, after {later:.1f} s: {later / reload:.2f} times its
 
 One worker of two that stands still half of the time: tournaments of the first rounds took {wall:.1f} s, of which it worked {
         own:.1f} s
-itself (in a usual run, of all rounds, {usual:.1f} s and {usual_own:.1f} s): a rung waits for the work of its slowest worker, and {
-        max(0.0, wall / own - 1):.0%} beyond it.
+itself, so a rung took {max(0.0, wall / own - 1):.0%} beyond the work of its slowest worker; in a usual run {
+        max(0.0, usual / usual_own - 1):.0%} ({usual:.1f} s and {usual_own:.1f} s in all rounds).
 
 Four workers share two cores here. ({machine()})
 """

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median
+from statistics import fmean
 from time import thread_time
 from typing import Any, NamedTuple
 
@@ -177,10 +177,12 @@ def waiting(work: Work, n_workers: int, costs: Costs) -> float:
 
 def simulate(trace: Trace, costs: Costs, n_workers: int, *, times_rows: float = 1.0, cores: int | None = None) -> Spent:
     """A fit with so many workers, on so many cores if these are fewer. Work grows with the rows, bytes do not."""
-    side_by_side = n_workers if cores is None else min(n_workers, cores)
+    side_by_side, slower = n_workers, 1.0
+    if cores is not None and n_workers > 1:  # cores of one machine share its memory
+        side_by_side, slower = min(n_workers, cores), crowding(trace)
     calls = works(trace)
     return Spent(
-        sum(work.busy for work in calls) * times_rows / side_by_side,
+        sum(work.busy for work in calls) * times_rows / side_by_side * slower,
         sum(moving(work, n_workers, costs) for work in calls),
         sum(waiting(work, n_workers, costs) for work in calls),
         trace.runs[1].between,
@@ -190,11 +192,16 @@ def simulate(trace: Trace, costs: Costs, n_workers: int, *, times_rows: float = 
 # Its numbers.
 
 
+def crowding(trace: Trace) -> float:
+    """How much longer the same work takes where two workers do it side by side on one machine."""
+    return 2 * sum(call.busiest for call in trace.runs[2].calls) / sum(call.busiest for call in trace.runs[1].calls)
+
+
 def fitted(trace: Trace) -> Costs:
-    """Latency and submit from the medians, over calls, of what neither work nor bytes explain."""
+    """Latency and submit from the means, over calls, of what neither work nor bytes explain."""
     costs = Costs(0.0, 0.0, trace.bandwidth, adding_speed())
     known = dict(zip((key for key, _ in numbered(trace.runs[1].calls)), works(trace), strict=True))
-    rest = [median(unexplained(trace.runs[n], n, known, costs)) for n in FITTED]
+    rest = [fmean(unexplained(trace.runs[n], n, known, costs)) for n in FITTED]
     (latency, submit), *_ = np.linalg.lstsq(np.array([[1.0, n] for n in FITTED]), np.array(rest), rcond=None)
     if submit < 0:  # noise: on so few workers a part of its own cannot be told from none
         latency, submit = np.mean(rest), 0.0
@@ -255,7 +262,7 @@ A simulation, not a measurement. It takes the {len(trace.runs[1].calls):,} calls
 benchmarks/cluster.py measured them with one worker, and asks what each would take with more. A call costs
 {1000 * costs.latency:.2f} ms and {1000 * costs.submit:.2f} ms a worker, fitted to the runs with 1 and 2 workers; bytes move at
 {costs.bandwidth / 1e6:,.0f} MB/s, as measured between processes of one machine, and are added up at {costs.adding / 1e6:,.0f} MB/s.
-The check, on {trace.cores} cores, which more workers share:
+The check, on {trace.cores} cores, which more workers share (side by side their work takes {crowding(trace):.2f} times as long):
 
 {check_table(trace, costs)}
 

@@ -438,7 +438,7 @@ def test_a_reader_that_panics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise pl.exceptions.PanicException("index out of bounds")
 
     path = as_file(clients(), tmp_path / "rows.parquet")
-    monkeypatch.setattr(pl, "read_parquet", panic)
+    monkeypatch.setattr(pl, "scan_parquet", panic)
     with pytest.raises(FileError, match=r"rows\.parquet': index out of bounds\. The file is damaged or incomplete; copy it again"):
         read(path)
 

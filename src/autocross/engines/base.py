@@ -69,7 +69,7 @@ class Engine(ABC):
     n_shares: int = 1  # in how many shares rows are best read; the workers of a share are threads
     has_disk: bool = True  # whether blocks may be kept in files of this machine
     memory: int | None = None  # bytes for blocks, where that is not a matter of this machine
-    stride: int = 1 << 18  # rows that a call should visit: fewer do not pay for it, and more would leave the cache
+    stride: int = 1 << 20  # rows that a call should visit: fewer do not pay for it, and more would leave the cache
     between: Callable[[], None] = staticmethod(carry_on)  # called before every task; what it raises ends the work there
 
     @abstractmethod

@@ -269,9 +269,8 @@ def test_a_shard_that_is_lost_is_filled_again(
 
     def pull_after_a_loss(self: Any, call: Any) -> Any:
         if len(killed) < 3 and self.step % 50 == 0:
-            process = ray.get(self.shards[len(killed) % 2].process.remote())
-            os.kill(process, signal.SIGKILL)
-            killed.append(process)
+            ray.kill(self.shards[len(killed) % 2])
+            killed.append(self.step)
         return pull(self, call)
 
     monkeypatch.setattr(REAL, "pull", pull_after_a_loss)
@@ -356,6 +355,12 @@ def test_errors_of_tasks_come_back_as_they_are(nodes: Cluster, people: pl.DataFr
     rows = people.with_columns(bought=pl.when(pl.int_range(pl.len()) == 377).then(None).otherwise("bought"))
     with pytest.raises(LabelError, match="first in row 377"):
         AutoCrossClassifier(engine="ray", n_jobs=2, quiet=True).fit(rows, "bought")
+
+
+def test_a_file_without_rows_is_told(nodes: Cluster, people: pl.DataFrame, tmp_path: Path) -> None:
+    people[:0].write_parquet(tmp_path / "rows.parquet")
+    with pytest.raises(TableError, match="The table has no rows"):
+        AutoCrossClassifier(engine="ray", n_jobs=2, quiet=True).fit(tmp_path / "rows.parquet", "bought")
 
 
 def test_more_workers_than_cores_are_refused(nodes: Cluster, people: pl.DataFrame) -> None:

@@ -50,14 +50,10 @@ class Checkpoint:
 def checksum(block: Block) -> NDArray[np.int64]:
     """A number that tells rows with these codes and labels from others, however they are spread."""
     mixed = block.row.astype(np.uint64) * np.uint64(2) + block.label
-    for (_, coded), prime in zip(sorted(block.codes.items()), odd_numbers(), strict=False):
+    for (_, coded), odd in zip(sorted(block.codes.items()), mix(1, np.arange(len(block.codes))) | np.uint64(1), strict=True):
         if coded.starts is None:
-            mixed += coded.codes * prime
+            mixed += coded.codes * odd
     return np.array([mix(0, mixed).sum(dtype=np.uint64).view(np.int64)])
-
-
-def odd_numbers() -> Any:
-    return (np.uint64(mixed | 1) for mixed in mix(1, np.arange(100_000)).tolist())
 
 
 def identity(options: Options, engine: Engine, total_weight: float) -> dict[str, Any]:

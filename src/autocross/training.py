@@ -167,6 +167,8 @@ class Training:
 
     def look(self, source: Source, engine: Engine, folder: Path | None) -> tuple[list[Digest], Classes, list[int]]:
         """The first pass: what each column holds, the labels, and the rows of each share."""
+        if not source.n_rows:
+            raise TableError("The table has no rows. Give at least one.")
         shares = source.shares(n_lots(source.n_rows, engine.n_shares))
         n_threads = engine.n_workers // engine.n_shares
         engine.place([Reader(share, number, n_threads, folder) for number, share in enumerate(shares)])

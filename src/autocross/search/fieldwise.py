@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,6 +97,11 @@ def slot_codes(bits: NDArray[np.uint8], n_slots: int) -> tuple[NDArray[np.uint32
     return code, n_codes
 
 
+def first_rows(block: Block, n: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Labels, weights, folds and odds of the first n rows."""
+    return block.label[:n], block.weight[:n], block.fold[:n], block.odds[:n]
+
+
 # Tasks: candidates are laid out in the block, then their codes learn and are judged.
 
 
@@ -124,7 +130,7 @@ def gather(block: Block, slots: Sequence[tuple[NDArray[np.uint8], int]], first_n
         code, n_codes = slot_codes(bits, n_slots)
         block.trials[at] = coded = FieldCodes(code[block.trials[at].codes], block.trials[at].starts)
         sums = np.zeros((n_codes, block.odds.shape[1], 3), np.int64)
-        rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, sums)
+        rows = (*first_rows(block, last), unit, sums)
         coded = coded.between(0, last)
         if coded.starts is None:
             kernels.gather(coded.codes, *rows)
@@ -140,7 +146,7 @@ def judge(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> l
     for factors, trial in zip(tries, block.trials, strict=True):
         coded = trial.between(0, last)
         losses = np.zeros(factors.shape[2], np.int64)
-        rows = (block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], factors, unit, losses)
+        rows = (*first_rows(block, last), factors, unit, losses)
         if coded.starts is None:
             kernels.try_scales(coded.codes, *rows)
         else:
@@ -153,7 +159,7 @@ def base_loss(block: Block, first_n: int, unit: float) -> Ints:
     """Loss of the current set on the left-out rows."""
     last = block.among_first(first_n)
     found = np.zeros((block.odds.shape[1], 2), np.int64)
-    kernels.total_loss(block.label[:last], block.weight[:last], block.fold[:last], block.odds[:last], unit, found)
+    kernels.total_loss(*first_rows(block, last), unit, found)
     return np.array([found[:, 1].sum()], np.int64)
 
 

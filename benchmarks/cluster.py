@@ -39,6 +39,14 @@ from autocross.training import Training
 TRACE = Path(__file__).parent / "cluster-trace.json"
 ROWS = 2_000_000
 SLOW = 0.02  # seconds in which a slowed worker stands still, and then works, in turn
+FITS: dict[str, tuple[str, int | None]] = {
+    "threads 2": ("threads", 2),
+    "ray 2": ("ray", 2),
+    "ray None": ("ray", None),
+    "ray 4": ("ray", 4),
+}
+TRACED = (1, 2, 4)  # workers
+MESSAGES = "by messages of Ray"  # as between machines
 TOURNAMENT = ("lay_out", "gather", "judge")
 
 
@@ -52,6 +60,7 @@ class Watched:
         self.replaced: list[float] = []
         self.hiring = 0.0
         self.at: Callable[[Event], None] = lambda event: None
+        self.through_memory = True
         self.engine: Any = None
         if self.options.engine == "ray":
             self.watch()
@@ -69,6 +78,7 @@ class Watched:
 
         def start(this: Any, *args: Any) -> None:
             init(this, *args)
+            this.at_home = self.through_memory
             self.engine = this
 
         def timed_call(this: Any, kind: str, task: Any, args: Any) -> Any:
@@ -110,11 +120,12 @@ def fit(folder: str, options: dict[str, Any], what: str) -> dict[str, Any]:
         from autocross.engines import cluster
 
         cluster.connect(None, options["n_jobs"])
-        cluster.RayEngine.close = lambda self: cluster.dismiss([*self.workers, *self.shards])  # type: ignore[method-assign]
+        cluster.RayEngine.close = lambda self: cluster.dismiss([*(line.worker for line in self.workers), *self.shards])  # type: ignore[method-assign]
         cluster.connect = lambda address, n_jobs: True  # type: ignore[assignment]
     small = Watched({**options, "max_crosses": 1})
     small.run(criteo_like.part(0, 60_000))
     watched = Watched(options)
+    watched.through_memory = what != MESSAGES
     if what == "killed":
         watched.at = kill_twice(watched)
     if what == "slow":
@@ -165,7 +176,7 @@ def slow_down(watched: Watched) -> Callable[[Event], None]:
 
 def run(folder: Path, engine: str, n_jobs: int | None, what: str = "") -> dict[str, Any]:
     """A fit in a process of its own."""
-    options = json.dumps({"engine": engine, "n_jobs": n_jobs, "max_crosses": 6 if what else None})
+    options = json.dumps({"engine": engine, "n_jobs": n_jobs, "max_crosses": 6 if what in ("killed", "slow") else None})
     command = [sys.executable, __file__, "--fit", str(folder), "--options", options, "--what", what]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -185,14 +196,14 @@ def text_of(n_rows: int, runs: dict[str, dict[str, Any]]) -> str:
     """The section."""
     plain = runs["threads 2"]
     lines = []
-    for name in ("threads 2", "ray None", "ray 1", "ray 2", "ray 4"):
+    for name in [*FITS, *(f"ray {n} {MESSAGES}" for n in TRACED)]:
         one = runs[name]
         same = one["crosses"] == plain["crosses"] and one["weights"] == plain["weights"]
         calls = one.get("calls", [])
         waited = f"{sum(call[1] - call[2] for call in calls) / len(calls) * 1e3:.1f}" if calls else ""
         moved = f"{sum(part['bytes'] for part in one['moved']) / 2**20:,.0f}" if calls else ""
         ratio = f"{one['seconds'] / plain['seconds']:.2f}"
-        shown = name.replace("ray None", "ray, one worker with 2 threads (default)")
+        shown = name.replace("ray None", "ray, one worker with 2 threads (default)").replace(MESSAGES, f"({MESSAGES})")
         lines.append([shown, f"{one['seconds']:.1f}", ratio, "yes" if same else "NO", f"{len(calls):,}", waited, moved])
     rounds = ", ".join(f"{part['after']} {part['bytes'] / 2**20:,.0f}" for part in runs["ray 2"]["moved"])
     reload, later = runs["killed"]["replaced"]
@@ -201,7 +212,8 @@ def text_of(n_rows: int, runs: dict[str, dict[str, Any]]) -> str:
     head = ["engine and workers", "s", "over threads", "same model", "calls", "ms a call beyond the work", "MiB moved"]
     return f"""## A Ray cluster on this machine, by benchmarks/cluster.py
 
-{n_rows:,} generated rows of Criteo's shape from Parquet files, default options, start-up apart:
+{n_rows:,} generated rows of Criteo's shape from Parquet files, default options, start-up apart. Calls go through memory, as they do
+where the cluster is one machine, or by messages of Ray, as they do between machines:
 
 {table(head, lines)}
 
@@ -232,10 +244,10 @@ def main() -> None:
         return
     folder = given.folder / str(given.rows)
     criteo_like.write(folder, given.rows)
-    runs = {
-        f"{engine} {n}": run(folder, engine, n) for engine, n in (("threads", 2), ("ray", None), ("ray", 2), ("ray", 1), ("ray", 4))
-    }
-    trace = {n: {"seconds": runs[f"ray {n}"]["seconds"], "calls": runs[f"ray {n}"]["calls"]} for n in ("1", "2", "4")}
+    runs = {name: run(folder, engine, n) for name, (engine, n) in FITS.items()}
+    traced = {n: run(folder, "ray", n, MESSAGES) for n in TRACED}
+    runs |= {f"ray {n} {MESSAGES}": one for n, one in traced.items()}
+    trace = {n: {"seconds": one["seconds"], "calls": one["calls"]} for n, one in traced.items()}
     facts = {"rows": given.rows, "cores": os.cpu_count(), "bandwidth": bandwidth(), "runs": trace}
     TRACE.write_text(json.dumps(facts))
     runs |= {what: run(folder, "ray", 2, what) for what in ("killed", "slow")}

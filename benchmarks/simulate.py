@@ -3,8 +3,9 @@
 .venv/bin/python benchmarks/simulate.py                 print the tables
 .venv/bin/python benchmarks/simulate.py --write         and write them into docs/benchmarks.md
 
-Reads what benchmarks/cluster.py measured: every call of fits to the same rows with 1, 2 and 4 workers. A fit is its calls, one
-after the other, and what the driver does between them. With W workers, each on a core of its own, a call is taken to last
+Reads what benchmarks/cluster.py measured: every call of fits to the same rows with 1, 2 and 4 workers, by
+messages of Ray. A fit is its calls, one after the other, and what the driver does between them. With W workers, each on a core of
+its own, a call is taken to last
 
     latency + W * submit              the driver sends it and collects the answers; fitted to the runs with 1 and 2 workers
     + busy / W                        the work, from the same call of the run with 1 worker

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 from cmi_lr import conditional_crosses, with_crosses
 from numpy.typing import NDArray
 
@@ -83,16 +84,24 @@ PAPER_SETTINGS = {
 # The paper's reference, and LR with every pair.
 
 
+def one_value(rows: pl.DataFrame) -> pl.DataFrame:
+    """Lists as one text each: a cross by hand needs one value a row."""
+    return rows.with_columns(cs.by_dtype(pl.List(pl.String)).list.join("|"))
+
+
 class CrossedByHand(OneRow):
     """LR on the table with columns added that cross two fields each."""
 
     def fields(self, train: pl.DataFrame) -> None:
         base = AutoCross(max_crosses=0, quiet=True).set_output(transform="polars")
-        self.base = base.fit(self.keep_schema(train), train[TARGET])
+        self.base = base.fit(one_value(self.keep_schema(train)), train[TARGET])
+
+    def codes(self, rows: pl.DataFrame) -> NDArray[np.int64]:
+        """The fields' codes."""
+        return np.asarray(self.base.transform(one_value(rows.select(self.schema.names())), output="codes"))
 
     def crossed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        rows = rows.select(self.schema.names())
-        codes = np.asarray(self.base.transform(rows, output="codes"))
+        rows, codes = rows.select(self.schema.names()), self.codes(rows)
         return with_crosses(rows, codes, self.base.get_feature_names_out().tolist(), self.pairs)
 
     def learn(self, train: pl.DataFrame) -> None:
@@ -112,7 +121,7 @@ class CmiLR(CrossedByHand):
     def fit(self, train: pl.DataFrame) -> None:
         self.fields(train)
         self.pairs: list[tuple[int, int]] = []
-        codes = np.asarray(self.base.transform(train.select(self.schema.names()), output="codes"))
+        codes = self.codes(train)
         columns = [field["column"] for field in fields_of(self.base)]
         label = train[TARGET].to_numpy()
         while len(self.pairs) < self.MOST:

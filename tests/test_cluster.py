@@ -71,7 +71,7 @@ def rows_of(people: pl.DataFrame) -> InMemory:
 class Fit:
     """A fit whose engine and events can be looked at, and met with misfortune."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, at_home: bool = False, **options: Any) -> None:
         self.options = Options(**{"max_crosses": 2, "engine": "ray", "n_jobs": 2, **options})
         self.events: list[Event] = []
         self.engine: engines.RayEngine
@@ -79,6 +79,7 @@ class Fit:
 
         def keep(*args: Any) -> engines.RayEngine:
             self.engine = REAL(*args)
+            self.engine.at_home = at_home
             return self.engine
 
         monkeypatch.setattr(engines, "RayEngine", keep)
@@ -111,7 +112,7 @@ def same(one: Model, other: Model) -> None:
 
 @pytest.fixture
 def fit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fit]:
-    return lambda **options: Fit(monkeypatch, **options)
+    return lambda *at_home, **options: Fit(monkeypatch, *at_home, **options)
 
 
 def of_threads(people: pl.DataFrame, fit: Callable[..., Fit], **options: Any) -> Model:
@@ -124,14 +125,15 @@ def of_threads(people: pl.DataFrame, fit: Callable[..., Fit], **options: Any) ->
 # The same answer.
 
 
+@pytest.mark.parametrize("at_home", [False, True])
 @pytest.mark.parametrize(
     ("n_workers", "evaluation"), [(1, "kfold"), (2, "holdout"), (4, "kfold"), (4, "holdout"), (None, "kfold"), (None, "holdout")]
 )
 def test_any_number_of_workers_gives_the_answer_of_threads(
-    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], n_workers: int | None, evaluation: str
+    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], n_workers: int | None, evaluation: str, at_home: bool
 ) -> None:
     """By default there is a worker for each machine, with a thread for each of its cores."""
-    ours = fit(n_jobs=n_workers, evaluation=evaluation)
+    ours = fit(at_home, n_jobs=n_workers, evaluation=evaluation)
     same(ours.run(rows_of(people)), of_threads(people, fit, evaluation=evaluation))
     last = ours.counted()[-1]
     assert (last.workers, last.blocks, last.lost) == ((2, 4, 0) if n_workers is None else (n_workers, n_workers, 0))
@@ -207,11 +209,11 @@ class At:
             self.do()
 
 
-@pytest.mark.parametrize("evaluation", ["kfold", "holdout"])
+@pytest.mark.parametrize(("evaluation", "at_home"), [("kfold", False), ("holdout", False), ("kfold", True)])
 def test_workers_killed_at_chosen_moments_change_nothing(
-    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], evaluation: str
+    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], evaluation: str, at_home: bool
 ) -> None:
-    ours = fit(n_jobs=3, evaluation=evaluation)
+    ours = fit(at_home, n_jobs=3, evaluation=evaluation)
     plans = [
         At(PhaseStarted, lambda: ours.kill(0), phase="choosing granularities"),
         At(PhaseStarted, lambda: ours.kill(2), phase="tuning penalties"),
@@ -226,19 +228,19 @@ def test_workers_killed_at_chosen_moments_change_nothing(
     same(model, of_threads(people, fit, evaluation=evaluation))
 
 
-@pytest.mark.parametrize("n_call", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize(("n_call", "at_home"), [(1, False), (2, True), (3, False), (5, True), (8, False)])
 def test_a_worker_killed_while_it_reads_changes_nothing(
-    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], monkeypatch: pytest.MonkeyPatch, n_call: int
+    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], monkeypatch: pytest.MonkeyPatch, n_call: int, at_home: bool
 ) -> None:
     """Killed while the call is under way, or just after it."""
-    ours = fit()
+    ours = fit(at_home)
     reply, calls = REAL.reply, []
 
-    def killed(self: Any, number: int, sent: Any, call: Any) -> Any:
+    def killed(self: Any, number: int, call: Any) -> Any:
         calls.append(number)
         if len(calls) == n_call:
             ours.kill(number)
-        return reply(self, number, sent, call)
+        return reply(self, number, call)
 
     monkeypatch.setattr(REAL, "reply", killed)
     model = ours.run(rows_of(people))
@@ -285,10 +287,10 @@ def test_a_worker_that_dies_again_and_again_is_a_failure_of_the_cluster(
     ours = fit()
     equip = REAL.equip
 
-    def stillborn(self: Any, number: int, worker: Any) -> None:
+    def stillborn(self: Any, number: int, line: Any) -> None:
         if number == 1 and self.lost:
-            ray.kill(worker)
-        equip(self, number, worker)
+            ray.kill(line.worker)
+        equip(self, number, line)
 
     monkeypatch.setattr(REAL, "equip", stillborn)
     ours.at = At(PhaseStarted, lambda: ours.kill(1), phase="tuning penalties")
@@ -375,10 +377,10 @@ def test_a_cluster_too_small_for_the_rows_is_told(nodes: Cluster, people: pl.Dat
 
 
 ALONE = """
-import subprocess
+from getpass import getuser
 import polars as pl
 from autocross import AutoCrossClassifier
-from autocross.engines import cluster
+from autocross.engines import cluster, mailbox
 from autocross.errors import EngineError
 
 rows = pl.DataFrame({"job": ["cook", "cook", "nurse", "nurse"] * 10, "bought": [0, 0, 1, 1] * 10})
@@ -394,6 +396,14 @@ def place_and_tell(self, blocks):
     place(self, blocks)
 
 cluster.RayEngine.place = place_and_tell
+call = cluster.RayEngine.call
+
+def call_and_tell(self, *args):
+    if self.step == 0:
+        print("through memory", self.at_home, [path for path in mailbox.SHARED.glob("autocross-*") if path.owner() == getuser()])
+    return call(self, *args)
+
+cluster.RayEngine.call = call_and_tell
 AutoCrossClassifier(engine="ray", n_jobs=1, quiet=True).fit(rows, "bought")
 print("running", cluster.ray.is_initialized())
 """
@@ -406,7 +416,7 @@ def test_a_cluster_of_its_own_stays_on_this_machine_and_wrong_addresses_are_told
     lines = [line for line in done.stdout.splitlines() if not line.startswith("\x1b")]
     assert lines[0].startswith("No Ray cluster answers at address='127.0.0.1:1': ")
     assert lines[1].startswith("No Ray cluster answers at address='somewhere': that is no host:port")
-    assert lines[2:] == ["node ['127.0.0.1']", "running False"]
+    assert lines[2:] == ["node ['127.0.0.1']", "through memory True []", "running False"]
 
 
 def test_an_address_is_for_ray(people: pl.DataFrame) -> None:

@@ -5,8 +5,9 @@ actors, each with its share of the rows, which it reads by itself and keeps in m
 threads. Shards are actors that add up sums too large to go to the driver from every worker, each for a range of codes.
 
 What travels is a call, the same for all workers, and what they found: never rows. Both travel as bytes pickled once, so that they
-can be counted. A worker that is lost is hired again, reads its share anew and is told what happened to it since (see `log`);
-each worker runs each call once, as far as its block shows, so no row counts twice.
+can be counted; where the cluster is this machine alone, through memory (see `mailbox`). A worker that is lost is hired again,
+reads its share anew and is told what happened to it since (see `log`); each worker runs each call once, as far as its block
+shows, so no row counts twice.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from autocross.engines.base import B, Engine, P, R
 from autocross.engines.log import Log
+from autocross.engines.mailbox import Box
 from autocross.engines.threads import ThreadsEngine, n_cores
 from autocross.errors import EngineError, MissingLibraryError
 
@@ -38,9 +40,9 @@ except ImportError as error:
 Ints = NDArray[np.int64]
 
 INLINE = 64 << 10  # bytes of a call that goes to each worker by itself; larger ones are put into the object store once
-AT_HOME = 8 << 20  # the same on a cluster of one's own on one machine, where the store would only be a detour
 SHARDED = 4 << 20  # bytes of a sum, times the workers, from which on shards add it up
 WORKERS_A_SHARD = 4
+REPLAYED = 100  # calls that a new worker is told at once
 HIRES = 5  # how often in a row a worker may be lost before that is a failure of the cluster
 KNOCK = 10.0  # seconds in which something must answer at an address
 PATIENCE = 120.0  # seconds in which a new worker must be there
@@ -75,6 +77,13 @@ class Worker:
         """Know the shards from now on."""
         self.shards = shards
 
+    def attend(self, calls: str, replies: str) -> None:
+        """Answer the calls that come through memory, from now on."""
+        asked, told = Box(calls), Box(replies)
+        told.send(b"")
+        while True:
+            told.send(self.run(asked.wait(), 0))
+
     def run(self, call: bytes, step: int) -> bytes:
         """Answer a call."""
         began = perf_counter()
@@ -89,7 +98,11 @@ class Worker:
         return pickle.dumps(reply._replace(seconds=perf_counter() - began), 5)
 
     def answer(self, kind: str, task: Callable[..., Any], args: Sequence[Any]) -> Any:
-        """The results for all blocks, or their sums; an exchange has none."""
+        """The results for all blocks, or their sums; an exchange has none, and neither has what happens again."""
+        if kind == "again":
+            for former in args:
+                self.answer(*former)
+            return None
         if kind == "exchange":
             return self.engine.exchange(task, *args)
         if kind == "each":
@@ -108,6 +121,52 @@ class Worker:
             except RayActorError:
                 continue
         return sum(map(len, parts))
+
+
+class Line:
+    """How the driver reaches a worker: by calls of Ray."""
+
+    def __init__(self, worker: Any) -> None:
+        self.worker = worker
+        self.sent: Any = None
+
+    def open(self) -> None:
+        """Begin, once the worker is there."""
+
+    def ask(self, call: Any, step: int) -> None:
+        """Send a call."""
+        self.sent = self.worker.run.remote(call, step)
+
+    def answer(self) -> bytes:
+        """What the worker says; RayActorError if it is lost."""
+        found: bytes = ray.get(self.sent)
+        return found
+
+
+class HomeLine(Line):
+    """The same on the driver's own machine: through memory."""
+
+    def open(self) -> None:
+        if self.sent is not None:
+            return
+        self.calls, self.replies = Box.new(), Box.new()
+        attend = self.worker.attend.options(concurrency_group="home")
+        self.sent = attend.remote(self.calls.path, self.replies.path)
+        try:
+            self.answer()
+        finally:
+            self.calls.hide()
+            self.replies.hide()
+
+    def ask(self, call: Any, step: int) -> None:
+        self.calls.send(call)
+
+    def answer(self) -> bytes:
+        return self.replies.wait(self.still_there)
+
+    def still_there(self) -> None:
+        ended, _ = ray.wait([self.sent], timeout=0)
+        ray.get(ended)
 
 
 class Shard:
@@ -164,7 +223,7 @@ class RayEngine(Engine):
 
     def __init__(self, n_jobs: int | None = None, address: str | None = None) -> None:
         self.ours = connect(address, n_jobs)
-        self.inline = AT_HOME if self.ours and address is None else INLINE
+        self.at_home = self.ours and address is None
         cores = [n for node in ray.nodes() if node["Alive"] and (n := int(node["Resources"].get("CPU", 0)))]
         if n_jobs is not None and n_jobs > 0:
             self.n_threads, self.n_shares = 1, n_jobs
@@ -176,7 +235,7 @@ class RayEngine(Engine):
             self.close()
             raise EngineError(f"{n_jobs or 1} workers need a core each, and the cluster has {sum(cores)}. Give a lower n_jobs.")
         self.memory = int(ray.cluster_resources().get("memory", 0))
-        self.workers: list[Any] = []
+        self.workers: list[Line] = []
         self.shards: list[Any] = []
         self.items: list[list[Any]] = []  # of each worker, as placed
         self.processes: dict[int, int] = {}  # of each worker, on its machine
@@ -190,9 +249,9 @@ class RayEngine(Engine):
 
     def place(self, blocks: Sequence[Any]) -> None:
         n = min(self.n_shares, max(1, len(blocks)))
-        dismiss(self.workers[n:])
+        dismiss([line.worker for line in self.workers[n:]])
         self.workers = self.workers[:n] + [self.hire(number, n) for number in range(len(self.workers), n)]
-        n_shards = 0 if n < 2 else -(-n // WORKERS_A_SHARD)
+        n_shards = 0 if n < 2 or self.at_home else -(-n // WORKERS_A_SHARD)
         dismiss(self.shards[n_shards:])
         self.shards = self.shards[:n_shards] + [actor(Shard, 0) for _ in range(len(self.shards), n_shards)]
         self.items = [[self.store(block) for block in piece_of(blocks, number, n)] for number in range(n)]
@@ -203,16 +262,18 @@ class RayEngine(Engine):
             except (RayActorError, GetTimeoutError):
                 self.replace(number)
 
-    def hire(self, number: int, n_workers: int) -> Any:
+    def hire(self, number: int, n_workers: int) -> Line:
         """A new worker: on cores of its own, or where all are taken beside another."""
         free = ray.available_resources().get("CPU", 0.0)
         n_cpus = self.n_threads if free >= self.n_threads else 0
-        return actor(Worker, n_cpus, number, self.n_threads, SHARDED / n_workers)
+        worker = actor(Worker, n_cpus, number, self.n_threads, SHARDED / n_workers)
+        return HomeLine(worker) if self.at_home else Line(worker)
 
-    def equip(self, number: int, worker: Any) -> None:
+    def equip(self, number: int, line: Line) -> None:
         """Give a worker what it begins with."""
-        begun = [worker.place.remote(*self.items[number]), worker.meet.remote(self.shards)]
+        begun = [line.worker.place.remote(*self.items[number]), line.worker.meet.remote(self.shards)]
         self.processes[number], _ = ray.get(begun, timeout=PATIENCE)
+        line.open()
 
     def store(self, block: Any) -> Any:
         """A block in the object store."""
@@ -246,10 +307,11 @@ class RayEngine(Engine):
         """Every worker's answer, or of sums the sum of them."""
         self.step += 1
         data = pickle.dumps((kind, task, args), 5)
-        call = data if len(data) < self.inline else ray.put(data)
+        call = data if len(data) < INLINE or self.at_home else ray.put(data)
         self.moved += len(data) * len(self.workers)
-        sent = [worker.run.remote(call, self.step) for worker in self.workers]
-        replies = [self.reply(number, one, call) for number, one in enumerate(sent)]
+        for line in self.workers:
+            line.ask(call, self.step)
+        replies = [self.reply(number, call) for number in range(len(self.workers))]
         failed = next((reply.error for reply in replies if reply.error is not None), None)
         if failed is not None:
             raise failed
@@ -265,15 +327,15 @@ class RayEngine(Engine):
             return self.pull(call)
         return added([reply.value for reply in replies])
 
-    def reply(self, number: int, sent: Any, call: Any) -> Reply:
+    def reply(self, number: int, call: Any) -> Reply:
         """A worker's answer; if it is lost, that of the one who takes its place."""
         for _ in range(HIRES):
             try:
-                data = ray.get(sent)
+                data = self.workers[number].answer()
                 break
             except RayActorError:
                 self.replace(number)
-                sent = self.workers[number].run.remote(call, self.step)
+                self.workers[number].ask(call, self.step)
         else:
             raise self.lost_again(number)
         reply: Reply = pickle.loads(data)
@@ -293,14 +355,15 @@ class RayEngine(Engine):
         """Hire a worker anew, and bring its blocks to where they were."""
         for _ in range(HIRES):
             self.lost += 1
-            worker = self.hire(number, len(self.workers))
+            line = self.hire(number, len(self.workers))
             try:
-                self.equip(number, worker)
-                calls = [pickle.dumps((entry.kind, entry.task, entry.args), 5) for entry in self.log.still_seen()]
-                for one in [worker.run.remote(call, 0) for call in calls]:
-                    if (error := pickle.loads(ray.get(one)).error) is not None:
+                self.equip(number, line)
+                calls = [(entry.kind, entry.task, entry.args) for entry in self.log.still_seen()]
+                for first in range(0, len(calls), REPLAYED):
+                    line.ask(pickle.dumps(("again", None, calls[first : first + REPLAYED]), 5), 0)
+                    if (error := pickle.loads(line.answer()).error) is not None:
                         raise error
-                self.workers[number] = worker
+                self.workers[number] = line
                 return
             except (RayActorError, GetTimeoutError):
                 continue
@@ -336,16 +399,17 @@ class RayEngine(Engine):
 
     def push_again(self, number: int, call: Any) -> None:
         """Let a worker send the shards what it found last; if it is lost, the one who takes its place finds it again."""
-        worker = self.workers[number]
+        worker = self.workers[number].worker
         try:
             ray.get([worker.meet.remote(self.shards), worker.push.remote(self.step)])
         except RayActorError:
             self.replace(number)
-            self.reply(number, self.workers[number].run.remote(call, self.step), call)
+            self.workers[number].ask(call, self.step)
+            self.reply(number, call)
 
     def close(self) -> None:
         if getattr(self, "workers", None) is not None:
-            dismiss([*self.workers, *self.shards])
+            dismiss([*(line.worker for line in self.workers), *self.shards])
             self.workers, self.shards, self.items = [], [], []
         if self.ours:
             self.ours = False
@@ -354,7 +418,8 @@ class RayEngine(Engine):
 
 def actor(kind: type, n_cpus: int, *args: Any) -> Any:
     """A new actor. What it knew would be lost if Ray restarted it, so that is left to the engine."""
-    return ray.remote(kind).options(num_cpus=n_cpus, max_restarts=0, scheduling_strategy="SPREAD").remote(*args)
+    settings: Any = {"num_cpus": n_cpus, "max_restarts": 0, "scheduling_strategy": "SPREAD", "concurrency_groups": {"home": 1}}
+    return ray.remote(**settings)(kind).remote(*args)
 
 
 def dismiss(actors: Sequence[Any]) -> None:
@@ -368,10 +433,8 @@ def connect(address: str | None, n_jobs: int | None) -> bool:
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if address is None:
-        settings = {"max_direct_call_object_size": AT_HOME, "task_rpc_inlined_bytes_limit": 4 * AT_HOME}
-        n_cpus = max(n_jobs or 0, n_cores())
         with on_loopback():
-            ray.init(address="local", num_cpus=n_cpus, include_dashboard=False, _system_config=settings, **quiet)
+            ray.init(address="local", num_cpus=max(n_jobs or 0, n_cores()), include_dashboard=False, **quiet)
         return True
     try:
         if address != "auto":

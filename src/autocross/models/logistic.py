@@ -81,6 +81,14 @@ def scale(block: Block, cross: Cross, factor: Floats) -> None:
         kernels.scale_ragged(coded.codes, coded.starts, factor, block.odds)
 
 
+@changes("odds", reads=lambda _, factors: [codes_of(cross) for cross in factors], anew=True)
+def start_from(block: Block, n_models: int, factors: Mapping[Cross, Floats]) -> None:
+    """Begin with the odds of some weights, given as exp(weight)."""
+    block.odds = np.ones((block.n_rows, n_models))
+    for cross, factor in factors.items():
+        scale(block, cross, factor)
+
+
 @changes(
     lambda moved, *_: ["odds"] if moved is not None else [],
     reads=lambda moved, *_: [codes_of(moved)],
@@ -233,9 +241,7 @@ class Regression:
 
     def restore(self) -> None:
         """Bring the odds of the blocks back to those of the weights."""
-        self.engine.each(start, self.n_models)
-        for cross, term in self.terms.items():
-            self.engine.each(scale, cross, np.exp(term.weight))
+        self.engine.each(start_from, self.n_models, {cross: np.exp(term.weight) for cross, term in self.terms.items()})
 
     def objective(self) -> Floats:
         """Each model's penalised loss on the rows it learns from: what the sweeps bring down."""

@@ -1,0 +1,96 @@
+"""Messages through memory: whole, in order, of any size, and none that cannot come."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from autocross.engines import mailbox
+from autocross.engines.mailbox import HEAD, Box
+
+
+def pair() -> tuple[Box, Box]:
+    """The two ends of a box that has no name any more."""
+    writer = Box.new()
+    reader = Box(writer.path)
+    writer.hide()
+    assert not Path(writer.path).exists()
+    return writer, reader
+
+
+def echo(calls: str, replies: str) -> None:
+    """Send back what comes, twice as long, until nothing comes."""
+    asked, told = Box(calls), Box(replies)
+    while data := asked.wait():
+        told.send(data * 2)
+
+
+def test_messages_go_to_another_process_and_back() -> None:
+    calls, replies = Box.new(), Box.new()
+    other = get_context("spawn").Process(target=echo, args=(calls.path, replies.path))
+    other.start()
+    for n in (1, 100, 70_000, 3, 5_000_000, 0):  # longer than the box, then shorter
+        calls.send(data := os.urandom(n))
+        if n:
+            assert replies.wait() == data * 2
+    other.join(60)
+    assert other.exitcode == 0
+    calls.hide()
+    replies.hide()
+
+
+def test_a_message_is_found_once() -> None:
+    writer, reader = pair()
+    assert reader.look() is None
+    writer.send(b"")
+    assert reader.look() == b""
+    assert reader.look() is None
+    writer.send(b"one")
+    assert reader.look() == b"one"
+
+
+def test_a_message_counts_when_all_of_it_is_there() -> None:
+    """Another processor may see the head before the rest."""
+    writer, reader = pair()
+    writer.send(b"whole")
+    writer.memory[HEAD.size] = ord("h")
+    assert reader.look() is None
+    writer.memory[HEAD.size] = ord("w")
+    writer.memory[8:16] = (1 << 60).to_bytes(8, "little")  # nor is the head itself there at once
+    assert reader.look() is None
+    writer.memory[8:16] = (5).to_bytes(8, "little")
+    assert reader.look() == b"whole"
+
+
+def test_who_waits_is_told_that_nothing_can_come() -> None:
+    _, reader = pair()
+
+    def still_there() -> None:
+        raise ProcessLookupError
+
+    with pytest.raises(ProcessLookupError):
+        reader.wait(still_there)
+
+
+def test_who_waits_long_still_gets_the_message() -> None:
+    writer, reader = pair()
+    threading.Timer(0.3, writer.send, [b"late"]).start()
+    assert reader.wait() == b"late"
+
+
+def test_memory_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, _ = pair()
+    monkeypatch.setattr(mailbox.os, "pwrite", lambda *_: 0)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        writer.send(bytes(1 << 20))
+
+
+def test_where_shared_memory_is_small_a_temporary_file_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(mailbox, "ROOM", 1 << 62)
+    monkeypatch.setattr(mailbox.tempfile, "tempdir", str(tmp_path))
+    assert Path(Box.new().path).parent == tmp_path

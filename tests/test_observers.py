@@ -31,6 +31,7 @@ def test_the_journal_tells_the_story_of_a_fit(people: pl.DataFrame, tmp_path: Pa
         "choosing granularities",
         "tuning penalties",
         "searching crosses",
+        "trying weak crosses together",
         "fitting all rows",
     }
     assert {record["name"] for record in records if record["event"] == "RuleApplied"} == {

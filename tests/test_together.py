@@ -11,9 +11,11 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from autocross import AutoCrossClassifier, load, training
+from autocross.blocks import Cross
 from autocross.models.logistic import Regression
+from autocross.search import together
 from autocross.search.loop import Search, State
-from autocross.search.together import ORDERS, STRONGEST, broaden, weak_crosses
+from autocross.search.together import FAINTEST, PAIRS, SPARSE, Group, broaden, drop_faintest, weak_crosses
 
 N = 12_000
 
@@ -59,12 +61,54 @@ def test_where_one_cross_is_all_there_is_nothing_joins_it() -> None:
     assert [one.columns for one in model.crosses_] == [("c0", "c1")]
 
 
-def seen(frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[list[tuple[int, ...]]]:
+def bent(seed: int, each: float) -> pl.DataFrame:
+    """Numbers, of which every two bend each other's effect on the label a little, as strongly as said."""
+    rng = np.random.default_rng(seed)
+    columns = rng.normal(0, 1, (8, 2 * N))
+    odds = columns.sum(axis=0) / 3 + sum(rng.choice([-each, each]) * one * other for one, other in combinations(columns, 2))
+    label = (rng.random(2 * N) < 1 / (1 + np.exp(-odds))).astype(np.uint8)
+    return pl.DataFrame({**{f"c{at}": column for at, column in enumerate(columns)}, "label": label})
+
+
+def test_faint_pairs_of_numbers_come_in_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = bent(0, 0.1)
+    both, auc = fitted(frame)
+    monkeypatch.setattr(training, "broaden", lambda search, state: None)
+    one_by_one, without = fitted(frame)
+    assert len(both.crosses_) > len(one_by_one.crosses_) + 5
+    assert auc > without + 0.002
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_numbers_that_do_not_bend_each_other_are_left_alone(seed: int) -> None:
+    model, _ = fitted(bent(seed, 0.0))
+    assert len(model.crosses_) <= 1  # chance may let one pass
+
+
+def test_the_faintest_pairs_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    watched: list[tuple[dict[Cross, float], set[Cross]]] = []
+
+    def watch(broad: Regression, pairs: list[Cross]) -> None:
+        effect = {cross: broad.effect(cross) for cross in pairs}
+        drop_faintest(broad, pairs)
+        watched.append((effect, set(pairs) & set(broad.terms)))
+
+    monkeypatch.setattr(together, "drop_faintest", watch)
+    model, _ = fitted(bent(0, 0.1))
+    ((effect, kept),) = watched
+    dropped = [effect[cross] for cross in effect.keys() - kept]
+    least = min(effect[cross] for cross in kept)
+    assert max(dropped) <= least
+    assert sum(dropped) <= FAINTEST * sum(effect.values()) < sum(dropped) + least
+    assert len(model.crosses_) >= len(kept)
+
+
+def seen(frame: pl.DataFrame, group: Group, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[list[tuple[int, ...]]]:
     """What would be tried together."""
     found: list[list[tuple[int, ...]]] = []
 
     def watch(search: Search, state: State) -> State | None:
-        found.append(weak_crosses(search, state.regression))
+        found.append(weak_crosses(search, state.regression, group))
         return None
 
     monkeypatch.setattr(training, "broaden", watch)
@@ -74,11 +118,14 @@ def seen(frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch, **options: Any) -
 
 def test_what_is_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = crossed(11, 5, 0.3)
-    (found,) = seen(frame, monkeypatch)
+    (found,) = seen(frame, SPARSE, monkeypatch)
     columns = {at for cross in found for at in cross}
-    assert len(columns) == STRONGEST
-    assert {len(cross) for cross in found} == set(ORDERS)
-    (found,) = seen(frame, monkeypatch, max_order=2)
+    assert len(columns) == SPARSE.strongest
+    assert {len(cross) for cross in found} == set(SPARSE.orders)
+    (found,) = seen(frame, SPARSE, monkeypatch, max_order=2)
+    assert {len(cross) for cross in found} == {2}
+    (found,) = seen(frame, PAIRS, monkeypatch)
+    assert {at for cross in found for at in cross} == set(range(11))
     assert {len(cross) for cross in found} == {2}
 
 

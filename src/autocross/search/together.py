@@ -1,12 +1,15 @@
 """Weak crosses together: after the search, those that gain too little one by one to be told from chance.
 
-Where columns have many values and rows are few, every cross is too sparse to prove itself, yet all of them may bring a lot. So
-all crosses of low order of the strongest columns are tried as one: they were not chosen by what they gain, hence one standard
-error tells them from chance. They must bring much, since so many crosses cost time in serving and are harder to read.
+Each may be too sparse or too faint to prove itself, yet all of them may bring a lot. So all crosses of low order of the strongest
+columns are tried as one: they were not chosen by what they gain, hence a standard error or two tell them from chance. There are two
+such groups. Where columns have many values, crosses of order two and three under a penalty of their own; they must bring much,
+since so many crosses cost time in serving and are harder to read. Else all pairs of columns, held near zero and smooth along a
+number, as most of them say little; of these the faintest are dropped again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from autocross.blocks import Cross
@@ -15,52 +18,89 @@ from autocross.events import CrossTried, PhaseStarted, StepDone
 from autocross.models import tuning
 from autocross.models.logistic import Penalty, Regression
 from autocross.search import fieldwise
-from autocross.search.loop import ACCURACY, ROUGH_SWEEPS, WARM_SWEEPS, Accepted, Search, State, remember
+from autocross.search.loop import ACCURACY, ROUGH_SWEEPS, WARM_SWEEPS, Accepted, Search, State, recall, remember
 
-ORDERS = (2, 3)
-STRONGEST = 9  # columns: 120 crosses at most
-STRONG = 30.0  # penalty at first sight
-SIGMAS = 1.0  # standard errors of the gain; where crosses are noise, so many lose three or more
-LIFT = 0.001  # of the metric at first sight, or it is not worth while
+# Standard errors of the gain, where the search has found no cross and where it has: others are likelier then.
+FIRST_SIGMAS, SIGMAS = 2.0, 1.0
+DISTRUST = 3.0  # loss that a pair must gain to move its penalty by a factor of ten
+FAINTEST = 0.05  # of the effect of all pairs: the share of those that are dropped
 PHASE = "trying weak crosses together"
+
+
+@dataclass(frozen=True)
+class Group:
+    """All crosses of these orders of so many columns, their penalty at first sight, and by how much the metric must rise then."""
+
+    orders: tuple[int, ...]
+    strongest: int
+    penalty: Penalty
+    lift: float = 0.0
+
+
+SPARSE = Group((2, 3), 9, Penalty(0.0, 30.0), 0.001)  # 120 crosses at most
+PAIRS = Group((2,), 20, Penalty(0.0, 100.0, 300.0))  # 190 at most
 
 Coded = tuple[CrossCoder, int]  # and how many of its values share a bucket
 
 
 def broaden(search: Search, state: State) -> State | None:
-    """The state with all crosses of low order of its strongest columns, if that is much better."""
-    before, options = state.regression, search.options
-    if not state.accepted or before.n_models == 1 or options.penalty == "shared":
+    """The state with all crosses of the first group that gains more than chance would."""
+    if state.regression.n_models == 1 or search.options.penalty == "shared":
         return None
-    found = weak_crosses(search, before)
-    if len(found) < 2 or (options.max_crosses is not None and len(state.accepted) + len(found) > options.max_crosses):
+    search.enter(state)
+    groups = worth_trying(search, state)
+    if not groups:
         return None
     search.reporter.tell(PhaseStarted, phase=PHASE, steps=2)
-    search.enter(state)
     fresh = search.refit(state)  # the folds so far have chosen crosses: they flatter these
-    alone = search.score(fresh)
+    before = replace(state, regression=fresh, score=search.score(fresh))
     search.engine.each(remember)
-    broad, coded = with_all(search, fresh, found)
+    for group, found in groups:
+        if broad := tried(search, before, group, found):
+            return broad
+        search.forget_all_but([state])
+        search.engine.each(recall)
+    return None
+
+
+def worth_trying(search: Search, state: State) -> list[tuple[Group, list[Cross]]]:
+    """The groups and their crosses. Where the search has found nothing, sparse crosses would be a long shot."""
+    groups = (SPARSE, PAIRS) if state.accepted else (PAIRS,)
+    found = [(group, weak_crosses(search, state.regression, group)) for group in groups]
+    most = search.options.max_crosses
+    return [(group, new) for group, new in found if len(new) > 1 and (most is None or len(state.accepted) + len(new) <= most)]
+
+
+def tried(search: Search, state: State, group: Group, found: list[Cross]) -> State | None:
+    """The state with these crosses of a group, if they gain enough over what is remembered."""
+    broad, coded = with_all(search, state.regression, found, group.penalty)
     score, (gain, error) = search.score(broad), search.gain(broad)
-    accepted = gain > SIGMAS * error and score > alone + LIFT
-    facts = {"cross": f"{len(coded)} crosses together", "gain": gain, "error": error, "needed": SIGMAS * error, "score": score}
+    needed = (SIGMAS if state.accepted else FIRST_SIGMAS) * error
+    accepted = gain > needed and score > state.score + group.lift
+    facts = {"cross": f"{len(coded)} crosses together", "gain": gain, "error": error, "needed": needed, "score": score}
     search.reporter.tell(CrossTried, round=state.round + 1, accepted=accepted, **facts)
     if not accepted:
-        search.forget_all_but([state])
         return None
 
     def report(detail: str) -> None:
         search.reporter.tell(StepDone, phase=PHASE, step=1, detail=detail)
 
-    # Fields say less where crosses say more.
-    tuning.tune_fields(broad, tuning.tune_shared(broad, report, with_l1=False), report, WARM_SWEEPS)
+    if group is SPARSE:
+        # Fields say less where crosses say more.
+        tuning.tune_fields(broad, tuning.tune_shared(broad, report, with_l1=False), report, WARM_SWEEPS)
+    else:
+        settle(broad, [coder.fields for coder, _ in coded])
+        coded = [one for one in coded if one[0].fields in broad.terms]
+        report(f"{len(coded)} of them kept")
     share = (gain / len(coded), error / len(coded), search.reporter.seconds, search.score(broad))
     new = [Accepted(coder, broad.terms[coder.fields].penalty, *share, n_collisions) for coder, n_collisions in coded]
-    return State((*state.accepted, *new), broad, state.round + 1, share[-1], broad.left_out_loss())
+    broader = State((*state.accepted, *new), broad, state.round + 1, share[-1], broad.left_out_loss())
+    search.forget_all_but([broader])
+    return broader
 
 
-def weak_crosses(search: Search, regression: Regression) -> list[Cross]:
-    """The crosses of low order of the strongest columns that are not there yet, a number by its coarsest field."""
+def weak_crosses(search: Search, regression: Regression, group: Group) -> list[Cross]:
+    """The crosses of the group that are not there yet, a number by its coarsest field."""
     effect: dict[str, float] = {}
     coarsest: dict[str, int] = {}
     for at, field in enumerate(search.fields):
@@ -68,19 +108,42 @@ def weak_crosses(search: Search, regression: Regression) -> list[Cross]:
         known = coarsest.setdefault(field.column, at)
         if field.n_codes < search.fields[known].n_codes:
             coarsest[field.column] = at
-    strongest = sorted(coarsest, key=lambda column: (-effect[column], column))[:STRONGEST]
+    strongest = sorted(coarsest, key=lambda column: (-effect[column], column))[: group.strongest]
     fields = sorted(coarsest[column] for column in strongest)
     there = {search.columns(cross) for cross in regression.terms}
-    orders = [order for order in ORDERS if search.options.max_order is None or order <= search.options.max_order]
+    orders = [order for order in group.orders if search.options.max_order is None or order <= search.options.max_order]
     return [cross for order in orders for cross in combinations(fields, order) if search.columns(cross) not in there]
 
 
-def with_all(search: Search, before: Regression, found: list[Cross]) -> tuple[Regression, list[Coded]]:
+def with_all(search: Search, before: Regression, found: list[Cross], penalty: Penalty) -> tuple[Regression, list[Coded]]:
     """The regression with all of the crosses, under one strong penalty."""
     broad, coded = before.copy(), []
+    smooth = penalty.times(before.mean_weight)
     for cross in found:
         coder, n_collisions = search.code(fieldwise.candidate(cross, search.fields), before.min_count)
-        broad.add(cross, coder.field([search.fields[at] for at in cross]), Penalty(0.0, STRONG * before.mean_weight))
+        field = coder.field([search.fields[at] for at in cross])
+        broad.add(cross, field, smooth if field.chain else replace(smooth, smooth=0.0))
         coded.append((coder, n_collisions))
     broad.converge(ACCURACY, ROUGH_SWEEPS)
     return broad, coded
+
+
+def settle(broad: Regression, pairs: list[Cross]) -> None:
+    """Let each pair choose its penalty, and drop the faintest: serving is faster without them."""
+    for cross in pairs:
+        tuning.choose_near(broad, cross, broad.terms[cross].penalty, DISTRUST)
+    broad.converge(ACCURACY, WARM_SWEEPS)
+    drop_faintest(broad, pairs)
+    broad.converge(ACCURACY, WARM_SWEEPS)
+
+
+def drop_faintest(broad: Regression, pairs: list[Cross]) -> None:
+    """Take those pairs out that have the least effect, as long as all of them together have little."""
+    effect = {cross: broad.effect(cross) for cross in pairs}
+    left = FAINTEST * sum(effect.values())
+    for cross in sorted(pairs, key=lambda cross: (effect[cross], cross)):
+        left -= effect[cross]
+        if left < 0:
+            break
+        broad.move(cross, -broad.terms[cross].weight)
+        del broad.terms[cross]

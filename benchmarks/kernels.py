@@ -301,7 +301,7 @@ def lookup_cases(n_values: int) -> list[Case]:
     def numpy_locate() -> None:
         place[:] = np.searchsorted(edges, values, side="right")
 
-    given = (values, values.view(np.int64), search.edges, search.start, search.shift, search.top, place)
+    given = (values, values.view(np.int64), search.edges, search.start, search.shift, search.levels, place)
     return [
         Case(
             "enter",

@@ -32,8 +32,8 @@ def typed(frame: pl.DataFrame, schema: Schema) -> Table:
     return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
 
 
-def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None) -> Column:
-    """One column as its kind. ``rows`` are the numbers of its rows where these are not 0, 1, ..."""
+def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None, *, differ: bool = False) -> Column:
+    """One column as its kind. ``rows`` are the numbers of its rows where these are not 0, 1, ...; ``differ``: no two are equal."""
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if column.kind == "numerical":
@@ -42,7 +42,7 @@ def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = No
         return TimeColumn(moments(series, rows))
     if column.kind == "multivalue":
         return lists(series, column.separator)
-    return texts(series, column.stored)
+    return texts(series, column.stored, differ=differ)
 
 
 def refuse(series: pl.Series, bad: pl.Series, rows: Rows | None, kind: str, way_out: str) -> ColumnError:
@@ -120,14 +120,14 @@ def parsed_moments(text: pl.Series) -> pl.Series:
     ).to_series()
 
 
-def texts(series: pl.Series, stored: Stored = "text") -> TextColumn:
-    """Each row's text."""
+def texts(series: pl.Series, stored: Stored = "text", *, differ: bool = False) -> TextColumn:
+    """Each row's text. ``differ``: no two rows are equal."""
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if not (is_plain(series.dtype) or series.dtype == pl.Binary):
         raise ColumnError(f"Column {series.name!r} is categorical, but the table holds {series.dtype} there. Give one value a row.")
     if series.dtype == pl.String and stored == "text":  # texts as they are: no look at each
-        return TextColumn(series)
+        return TextColumn(series, differ)
     places = Places()
     index, _ = places.add(series)
     text = pl.Series(series.name, [stored_text(value, stored) for value in places.values.to_list()], dtype=pl.String)

@@ -19,9 +19,10 @@ NO_TIME = np.iinfo(np.int64).min  # micros of a missing moment
 
 @dataclass(frozen=True)
 class TextColumn:
-    """Each row's text; null, and what means the same, is missing."""
+    """Each row's text; null, and what means the same, is missing. ``differ`` is set where it is known that no two are equal."""
 
     rows: pl.Series
+    differ: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -31,7 +32,7 @@ class TextColumn:
         """The distinct texts and, for each row, the place of its text; -1 is missing."""
         from autocross.table.places import factored
 
-        return factored(self.rows)
+        return factored(self.rows, self.differ)
 
     def find(self, known: Places, table: NDArray[Any]) -> NDArray[Any]:
         """What the table has for the number of each row's text there; its last entry for other texts."""

@@ -55,9 +55,14 @@ class Digest:
         return self.counted["first"].to_numpy()
 
     @cached_property
+    def gone(self) -> pl.Series | None:
+        """Which of the values mean that there is none; None where no value does."""
+        return missing(self.values)
+
+    @cached_property
     def present(self) -> pl.Series:
         """The values that are not missing."""
-        return self.values if (gone := missing(self.values)) is None else self.values.filter(~gone)
+        return self.values if self.gone is None else self.values.filter(~self.gone)
 
     def frequent(self, least: int) -> Digest:
         """Only the values of so many rows or more."""
@@ -68,7 +73,7 @@ class Digest:
         """Rows without a value; of lists those without a list."""
         if isinstance(self.dtype, (pl.List, pl.Array)):
             return self.n_null
-        return 0 if (gone := missing(self.values)) is None else int(self.n[gone.to_numpy()].sum())
+        return 0 if self.gone is None else int(self.n[self.gone.to_numpy()].sum())
 
 
 class Digests:
@@ -141,6 +146,8 @@ class Tally:
         """Whether every row has a value of its own."""
         if self.differed is not None:
             return self.differed
+        if self.places.n < self.n_rows:
+            return False
         gone = missing(self.places.values)
         return self.places.n - (0 if gone is None else gone.sum()) == self.n_rows
 

@@ -272,6 +272,10 @@ void find(
     }
 }
 
+void spread(const uint32_t *restrict table, const int32_t *restrict index, uint32_t *restrict found, int64_t n_rows) {
+    for (int64_t row = 0; row < n_rows; row++) found[row] = table[(uint32_t)index[row]];
+}
+
 void locate(
     const double *restrict values, const int64_t *restrict bits, const int64_t *restrict edges, const uint32_t *restrict start,
     int64_t shift, int64_t levels, uint16_t *restrict place, int64_t n_rows, int64_t n_padded

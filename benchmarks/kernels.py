@@ -294,12 +294,16 @@ def lookup_cases(n_values: int) -> list[Case]:
     edges = np.sort(rng.normal(size=min(n_values, 2000)))
     search, values = Search(edges), rng.normal(size=LOOKUPS)
     found, place = np.zeros(LOOKUPS, table.dtype), np.zeros(LOOKUPS, np.uint16)
+    numbers, of_numbers = rng.integers(0, n_values, LOOKUPS, np.int32), np.zeros(LOOKUPS, table.dtype)
 
     def numpy_find(out: Array, of_number: Array) -> None:
         out[:] = of_number[order[np.searchsorted(known, hashes, sorter=order)]]
 
     def numpy_locate() -> None:
         place[:] = np.searchsorted(edges, values, side="right")
+
+    def numpy_spread() -> None:
+        of_numbers[:] = table[numbers]
 
     given = (values, values.view(np.int64), search.edges, search.start, search.shift, search.levels, place)
     return [
@@ -310,6 +314,7 @@ def lookup_cases(n_values: int) -> list[Case]:
             partial(numpy_find, index, np.arange(n_values)),
         ),
         Case("find", (hashes, keys, number, table, found), (LOOKUPS, n_slots, len(table)), partial(numpy_find, found, table)),
+        Case("spread", (table, numbers, of_numbers), (LOOKUPS,), numpy_spread),
         Case("locate", given, (LOOKUPS, len(search.edges)), numpy_locate),
     ]
 

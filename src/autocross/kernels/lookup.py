@@ -68,6 +68,13 @@ def find(hashes: Hashes, keys: Hashes, number: Numbers, table: Any, found: Any) 
         found[row] = table[np.uint64(own if own >= 0 else last)]
 
 
+@kernel
+def spread(table: Any, index: Numbers, found: Any) -> None:
+    """What the table has for each row's number."""
+    for row in range(index.shape[0]):
+        found[row] = table[np.uint32(index[row])]
+
+
 @part
 def in_order(bits: np.int64) -> np.int64:
     """A float's bits as a whole number of the same order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,21 @@ from numpy.typing import NDArray
 
 from autocross.errors import ColumnError, TableError
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
-from autocross.table.digest import pieces
+from autocross.table.digest import Numbered, pieces
 from autocross.table.inference import is_plain, known
 from autocross.table.places import Places
 from autocross.table.schema import ColumnSchema, Schema, Stored
 from autocross.table.values import ISO_MOMENT, MISSING_TEXTS, stored_text
 
 Rows = NDArray[np.int64]
+ONE_VALUE = ("numerical", "categorical")  # kinds of columns with a value or none in each row, and no need of more than its code
 
 
-def typed(frame: pl.DataFrame, schema: Schema) -> Table:
-    """The columns the schema uses, each as its kind; others are not looked at, in any order."""
+def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] | None = None) -> Table:
+    """The columns the schema uses, each as its kind; others are not looked at, in any order.
+
+    ``numbered`` are columns whose values have numbers already: of numbers and categories they do instead of the rows.
+    """
     used = [column for column in schema if column.kind != "ignore"]
     present = set(frame.columns)
     absent = [column.name for column in used if column.name not in present]
@@ -29,7 +34,12 @@ def typed(frame: pl.DataFrame, schema: Schema) -> Table:
             f"Column {absent[0]!r} is missing from the table"
             f"{f' ({len(absent)} columns are)' if len(absent) > 1 else ''}. {known(frame.columns)}"
         )
-    return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
+    if numbered is None:
+        return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
+    once = {column.name: numbered[column.name] for column in used if column.kind in ONE_VALUE and column.name in numbered}
+    rows = {column.name: once[column.name].values if column.name in once else frame[column.name] for column in used}
+    columns = {column.name: typed_column(rows[column.name], column, differ=column.name in once) for column in used}
+    return Table(frame.height, columns, {name: one.index for name, one in once.items()})
 
 
 def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None, *, differ: bool = False) -> Column:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,8 @@ Column = TextColumn | ListColumn | NumberColumn | TimeColumn
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length by name."""
+    """Columns by name, a value for each row; or, of those in ``index``, each value once, and there the place of each row's own."""
 
     n_rows: int
     columns: dict[str, Column]
+    index: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)

@@ -272,15 +272,19 @@ void find(
     }
 }
 
+void spread(const uint32_t *restrict table, const int32_t *restrict index, uint32_t *restrict found, int64_t n_rows) {
+    for (int64_t row = 0; row < n_rows; row++) found[row] = table[(uint32_t)index[row]];
+}
+
 void locate(
     const double *restrict values, const int64_t *restrict bits, const int64_t *restrict edges, const uint32_t *restrict start,
-    int64_t shift, int64_t top, uint16_t *restrict place, int64_t n_rows, int64_t n_padded
+    int64_t shift, int64_t levels, uint16_t *restrict place, int64_t n_rows, int64_t n_padded
 ) {
-    int64_t n = n_padded - 2 * top, low = edges[0], high = edges[n - 1];
+    int64_t n = n_padded - (1 << levels), low = edges[0], high = edges[n - 1];
     for (int64_t row = 0; row < n_rows; row++) {
         int64_t x = bits[row] ^ ((bits[row] >> 63) & INT64_MAX), near = x < low ? low : x > high ? high : x;
         uint64_t at = start[((uint64_t)near - (uint64_t)low) >> shift];
-        for (uint64_t half = top; half > 0; half >>= 1) at += half * (edges[at + half - 1] <= x);
+        for (uint64_t half = (1 << levels) / 2; half > 0; half >>= 1) at += half * (edges[at + half - 1] <= x);
         place[row] = values[row] == values[row] ? at : (uint64_t)n + 1;
     }
 }

@@ -20,6 +20,7 @@ from autocross.encoding.vocabulary import Vocabulary, bucket_of
 from autocross.features import FIRST, MISSING, RARE, FieldCodes, narrowest
 from autocross.table.coerce import lists, moments, texts, typed
 from autocross.table.columns import NumberColumn, TimeColumn
+from autocross.table.digest import Digests
 from autocross.table.inference import infer
 from autocross.table.schema import ColumnSchema
 
@@ -170,6 +171,35 @@ def test_keeping_some_fields_keeps_their_codes() -> None:
     assert [field.name for field in narrowed.fields] == [encoder.fields[at].name for at in kept]
     for codes, at in zip(narrowed.encode(table), kept, strict=True):
         np.testing.assert_array_equal(codes.codes, all_codes[at].codes)
+
+
+def test_codes_by_the_numbers_of_values_are_those_of_the_rows() -> None:
+    rng = np.random.default_rng(0)
+    columns = {
+        "job": rng.choice(["a", "b", "c", "NA", "", None, "once"], 300, p=[0.3, 0.2, 0.1, 0.1, 0.1, 0.19, 0.01]).tolist(),
+        "tail": [f"t{at}" for at in rng.zipf(1.5, 300)],
+        "vip": rng.choice(["True", "false", None], 300).tolist(),
+        "floor": pl.Series(rng.integers(0, 5, 300)).set(pl.Series(rng.random(300) < 0.2), None),
+        "age": np.where(rng.random(300) < 0.1, np.nan, rng.normal(0, 9, 300)),
+        "visits": pl.Series(rng.integers(0, 90, 300)).set(pl.Series(rng.random(300) < 0.2), None),
+        "when": [date(2024, 1, 1) + timedelta(int(day)) for day in rng.integers(0, 60, 300)],
+        "tags": [["x", "y"][: int(n)] for n in rng.integers(0, 3, 300)],
+    }
+    frame = pl.DataFrame(columns).with_columns(pl.col("job").cast(pl.Categorical).alias("kind"))
+    schema = infer(frame, {}, {})
+    whole = typed(frame, schema)
+    encoder = Encoder.fit(schema, whole.columns, EncodingRules(2, (10, 100), cap=3, n_buckets=8))
+    numbered = {}
+    for name in frame.columns:
+        parts = Digests(name, None)
+        parts.add(frame[name])
+        assert parts.numbered is not None
+        numbered[name] = parts.numbered
+    by_number = typed(frame, schema, numbered)
+    assert set(by_number.index) == set(frame.columns) - {"when", "tags"}
+    for found, expected in zip(encoder.stem_codes(by_number), encoder.stem_codes(whole), strict=True):
+        assert found.codes.dtype == expected.codes.dtype
+        np.testing.assert_array_equal(found.codes, expected.codes)
 
 
 def test_granularities_by_rule() -> None:

@@ -94,6 +94,21 @@ def test_of_too_many_texts_the_rarest_are_forgotten(monkeypatch: pytest.MonkeyPa
     assert not whole.all_differ
 
 
+def test_rows_have_numbers_where_they_came_at_once_and_nothing_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts, series = Digests("x", None), pl.Series("x", ["b", "a", None, "b"])
+    parts.add(series)
+    assert parts.numbered is not None
+    assert parts.numbered.values.gather(parts.numbered.index).equals(series, null_equal=True)
+    parts.add(series)
+    assert parts.numbered is None
+    monkeypatch.setattr(digests, "MOST_TEXTS", 3)
+    monkeypatch.setattr(digests, "MOST_NUMBERS", 3)
+    for values in (["a", "b", "c", "d"], [1.5, 2.5, 3.5, 4.5]):
+        parts = Digests("x", None)
+        parts.add(pl.Series("x", values))
+        assert parts.numbered is None
+
+
 def test_an_id_is_told_though_its_values_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(digests, "MOST_TEXTS", 100)
     assert digest(pl.Series("x", [f"{at}" for at in range(500)])).all_differ

@@ -26,7 +26,7 @@ from autocross.features import narrowest
 from autocross.folds import FoldRule
 from autocross.table.coerce import typed
 from autocross.table.columns import TimeColumn
-from autocross.table.digest import Digest, Digests, merged, moved
+from autocross.table.digest import Digest, Digests, Numbered, merged, moved
 from autocross.table.labels import Classes, LabelValues
 from autocross.table.source import Part, Source
 
@@ -38,13 +38,15 @@ Each = Callable[..., Iterable[Any]]  # `map`, or what works on columns side by s
 class Reader:
     """A share of the rows, and the pass that is going on over it. ``number`` is its place among the shares.
 
-    Given a folder, codes are kept in files there.
+    Given a folder, codes are kept in files there. ``numbered`` is what the second pass need not find again: columns of rows that
+    are in memory anyway. It may be missing.
     """
 
     source: Source
     number: int
     n_threads: int = 1
     folder: Path | None = None
+    numbered: dict[str, Numbered] = field(default_factory=dict, repr=False)
     looking: Looking = field(init=False, repr=False)
     filling: Filling = field(init=False, repr=False)
 
@@ -99,6 +101,9 @@ def looked(reader: Reader) -> Looked:
     """What the first pass found."""
     looking = reader.looking
     del reader.looking
+    if reader.source.in_memory:
+        found = {name: column.numbered for name, column in looking.digests.items()}
+        reader.numbered = {name: column for name, column in found.items() if column is not None}
     digests = list(reader.each(Digests.whole, looking.digests.values())) if looking.n_rows else []
     return Looked(digests, looking.labels, looking.n_rows)
 
@@ -159,7 +164,7 @@ def fill_on(reader: Reader) -> tuple[int, bool]:
     filling, recipe = reader.filling, reader.filling.recipe
     if (part := next(filling.parts, None)) is None:
         return filling.done, True
-    table = typed(part.features, recipe.encoder.schema)
+    table = typed(part.features, recipe.encoder.schema, reader.numbered)
     codes = recipe.encoder.stem_codes(table, reader.each)
     filling.writer.add(filling.done, codes, reader.each)
     filling.widths = [max(width, coded.width) for width, coded in zip(filling.widths, codes, strict=True)]
@@ -195,6 +200,7 @@ def filled(reader: Reader) -> Filled:
 def to_blocks(reader: Reader, n_blocks: int, rule: FoldRule, cluster: Ints | None) -> list[Block]:
     """The rows shuffled, in blocks; ``cluster`` is that of all rows."""
     filling = reader.filling
+    reader.numbered = {}
     return filling.writer.blocks(n_blocks, filling.label, filling.weight, rule, cluster, reader.each)
 
 

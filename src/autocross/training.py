@@ -208,10 +208,12 @@ class Training:
     def fit_encoder(self, schema: Schema, digests: Sequence[Digest], rules: EncodingRules) -> Encoder:
         """Codes for what the columns hold."""
         kind = {column.name: column for column in schema}
-        used = [one for one in digests if kind[one.name].kind != "ignore"]
-        # Rare texts get no code.
-        used = [one.frequent(rules.min_count) if kind[one.name].is_text else one for one in used]
-        columns = {one.name: typed_column(one.values, kind[one.name], one.first) for one in used}
+
+        def with_codes(one: Digest) -> Digest:
+            return one.frequent(rules.min_count) if kind[one.name].is_text else one  # rare texts get no code
+
+        used = list(self.each(with_codes, [one for one in digests if kind[one.name].kind != "ignore"]))
+        columns = {one.name: typed_column(one.values, kind[one.name], one.first, differ=True) for one in used}
         return Encoder.fit(schema, columns, rules, {one.name: one.n for one in used}, self.each)
 
     def read(

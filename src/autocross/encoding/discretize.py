@@ -140,8 +140,8 @@ class Search:
         bucket = (bits.view(np.uint64) - bits.view(np.uint64)[0]) >> np.uint64(self.shift)
         n_edges = np.bincount(bucket.astype(np.int64))
         self.start = (np.cumsum(n_edges) - n_edges).astype(np.uint32)
-        self.top = 1 << (int(n_edges.max()).bit_length() - 1)
-        self.edges = np.append(bits, np.full(2 * self.top, np.iinfo(np.int64).max))
+        self.levels = int(n_edges.max()).bit_length()
+        self.edges = np.append(bits, np.full(1 << self.levels, np.iinfo(np.int64).max))
 
     def find(self, values: Floats) -> NDArray[Any]:
         """The place of each."""
@@ -150,7 +150,7 @@ class Search:
         from autocross.kernels import lookup  # not above: scoring single rows does without it
 
         place, values = np.empty(len(values), self.kind), values + 0.0
-        lookup.locate(values, values.view(np.int64), self.edges, self.start, self.shift, self.top, place)
+        lookup.locate(values, values.view(np.int64), self.edges, self.start, self.shift, self.levels, place)
         return place
 
 

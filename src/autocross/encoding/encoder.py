@@ -48,6 +48,15 @@ def fit_column(schema: ColumnSchema, column: Column, rules: EncodingRules, n: ND
     return Calendar.fit(schema, column, rules.min_count, n)
 
 
+def spread(codes: FieldCodes, index: NDArray[np.int32]) -> FieldCodes:
+    """The codes of rows, from those of the values that they hold."""
+    from autocross.kernels import lookup  # not above: scoring single rows does without it
+
+    found = np.empty(len(index), codes.codes.dtype)
+    lookup.spread(codes.codes, index, found)
+    return FieldCodes(found)
+
+
 @dataclass(frozen=True)
 class Stem:
     """What is coded once a row: a field, or the finest intervals of a number, from which several fields are read.
@@ -124,7 +133,9 @@ class Encoder:
 
         def coded(column: ColumnEncoder) -> list[FieldCodes]:
             rows: Any = table.columns[column.column.name]
-            return [column.intervals(rows)] if isinstance(column, Bins) else column.encode(rows)
+            codes = [column.intervals(rows)] if isinstance(column, Bins) else column.encode(rows)
+            index = table.index.get(column.column.name)
+            return codes if index is None else [spread(one, index) for one in codes]
 
         return [codes for found in each(coded, self.columns) for codes in found]
 

@@ -53,11 +53,9 @@ class Vocabulary:
         counts = np.zeros(len(values) + 1, np.int64)
         np.add.at(counts, index, 1 if n is None else n)
         counts = counts[:-1]  # the last are missing
-        first = np.zeros(len(values) + 1, np.int64)
-        first[index[::-1]] = np.arange(len(index))[::-1]  # of several writes the last one stays
         frequent = np.flatnonzero(counts >= rules.min_count)
-        # Equally frequent values come as they are met first: their names decide nothing.
-        frequent = frequent[np.lexsort([first[frequent], -counts[frequent]])]
+        # Equally frequent values come as they are met first, which is their order: their names decide nothing.
+        frequent = frequent[np.argsort(-counts[frequent], kind="stable")]
         kept = tuple(values.gather(frequent[: rules.cap]).to_list())
         vocabulary = cls(schema, kept, rules.n_buckets if len(frequent) > rules.cap else 0)
         return vocabulary if isinstance(column, TextColumn) else vocabulary.widened(vocabulary.encode(column)[0].width)

@@ -68,6 +68,13 @@ def find(hashes: Hashes, keys: Hashes, number: Numbers, table: Any, found: Any) 
         found[row] = table[np.uint64(own if own >= 0 else last)]
 
 
+@kernel
+def spread(table: Any, index: Numbers, found: Any) -> None:
+    """What the table has for each row's number."""
+    for row in range(index.shape[0]):
+        found[row] = table[np.uint32(index[row])]
+
+
 @part
 def in_order(bits: np.int64) -> np.int64:
     """A float's bits as a whole number of the same order."""
@@ -76,21 +83,22 @@ def in_order(bits: np.int64) -> np.int64:
 
 @kernel
 def locate(
-    values: NDArray[np.float64], bits: NDArray[np.int64], edges: NDArray[np.int64], start: Any, shift: int, top: int, place: Any
+    values: NDArray[np.float64], bits: NDArray[np.int64], edges: NDArray[np.int64], start: Any, shift: int, levels: int, place: Any
 ) -> None:
     """How many edges are no larger than each value; for NaN one more than there are edges.
 
     `bits` are those of the values, `edges` those of the edges made to be in order, padded with the largest number. The upper bits
-    of a value, less those of the first edge, tell by `start` where to begin; the rest is a search among 2 * `top` - 1 edges or
-    fewer, without branches: they would be guessed wrong.
+    of a value, less those of the first edge, tell by `start` where to begin; the rest is a search among fewer than 2 ** `levels`
+    edges, without branches: they would be guessed wrong.
     """
-    n = edges.shape[0] - 2 * top
+    n = edges.shape[0] - (1 << levels)
     low, high = edges[0], edges[n - 1]
     for row in range(bits.shape[0]):
         x = in_order(bits[row])
         at = np.uint64(start[np.uint64(min(max(x, low), high) - low) >> np.uint64(shift)])
-        half = np.uint64(top)
-        while half > np.uint64(0):
-            at += half * np.uint64(edges[at + half - np.uint64(1)] <= x)
-            half >>= np.uint64(1)
+        # Shifted, not multiplied or chosen: of those the compiler makes a branch.
+        for up in range(1, levels):
+            level = np.uint64(levels - up)
+            at += np.uint64(edges[at + (np.uint64(1) << level) - np.uint64(1)] <= x) << level
+        at += np.uint64(edges[at] <= x)
         place[row] = at if values[row] == values[row] else np.uint64(n + 1)

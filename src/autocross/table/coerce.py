@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,21 @@ from numpy.typing import NDArray
 
 from autocross.errors import ColumnError, TableError
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
-from autocross.table.digest import pieces
+from autocross.table.digest import Numbered, pieces
 from autocross.table.inference import is_plain, known
 from autocross.table.places import Places
 from autocross.table.schema import ColumnSchema, Schema, Stored
 from autocross.table.values import ISO_MOMENT, MISSING_TEXTS, stored_text
 
 Rows = NDArray[np.int64]
+ONE_VALUE = ("numerical", "categorical")  # kinds of columns with a value or none in each row, and no need of more than its code
 
 
-def typed(frame: pl.DataFrame, schema: Schema) -> Table:
-    """The columns the schema uses, each as its kind; others are not looked at, in any order."""
+def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] | None = None) -> Table:
+    """The columns the schema uses, each as its kind; others are not looked at, in any order.
+
+    ``numbered`` are columns whose values have numbers already: of numbers and categories they do instead of the rows.
+    """
     used = [column for column in schema if column.kind != "ignore"]
     present = set(frame.columns)
     absent = [column.name for column in used if column.name not in present]
@@ -29,11 +34,16 @@ def typed(frame: pl.DataFrame, schema: Schema) -> Table:
             f"Column {absent[0]!r} is missing from the table"
             f"{f' ({len(absent)} columns are)' if len(absent) > 1 else ''}. {known(frame.columns)}"
         )
-    return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
+    if numbered is None:
+        return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
+    once = {column.name: numbered[column.name] for column in used if column.kind in ONE_VALUE and column.name in numbered}
+    rows = {column.name: once[column.name].values if column.name in once else frame[column.name] for column in used}
+    columns = {column.name: typed_column(rows[column.name], column, differ=column.name in once) for column in used}
+    return Table(frame.height, columns, {name: one.index for name, one in once.items()})
 
 
-def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None) -> Column:
-    """One column as its kind. ``rows`` are the numbers of its rows where these are not 0, 1, ..."""
+def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None, *, differ: bool = False) -> Column:
+    """One column as its kind. ``rows`` are the numbers of its rows where these are not 0, 1, ...; ``differ``: no two are equal."""
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if column.kind == "numerical":
@@ -42,7 +52,7 @@ def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = No
         return TimeColumn(moments(series, rows))
     if column.kind == "multivalue":
         return lists(series, column.separator)
-    return texts(series, column.stored)
+    return texts(series, column.stored, differ=differ)
 
 
 def refuse(series: pl.Series, bad: pl.Series, rows: Rows | None, kind: str, way_out: str) -> ColumnError:
@@ -120,14 +130,14 @@ def parsed_moments(text: pl.Series) -> pl.Series:
     ).to_series()
 
 
-def texts(series: pl.Series, stored: Stored = "text") -> TextColumn:
-    """Each row's text."""
+def texts(series: pl.Series, stored: Stored = "text", *, differ: bool = False) -> TextColumn:
+    """Each row's text. ``differ``: no two rows are equal."""
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if not (is_plain(series.dtype) or series.dtype == pl.Binary):
         raise ColumnError(f"Column {series.name!r} is categorical, but the table holds {series.dtype} there. Give one value a row.")
     if series.dtype == pl.String and stored == "text":  # texts as they are: no look at each
-        return TextColumn(series)
+        return TextColumn(series, differ)
     places = Places()
     index, _ = places.add(series)
     text = pl.Series(series.name, [stored_text(value, stored) for value in places.values.to_list()], dtype=pl.String)

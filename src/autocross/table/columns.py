@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,10 @@ NO_TIME = np.iinfo(np.int64).min  # micros of a missing moment
 
 @dataclass(frozen=True)
 class TextColumn:
-    """Each row's text; null, and what means the same, is missing."""
+    """Each row's text; null, and what means the same, is missing. ``differ`` is set where it is known that no two are equal."""
 
     rows: pl.Series
+    differ: bool = False
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -31,7 +33,7 @@ class TextColumn:
         """The distinct texts and, for each row, the place of its text; -1 is missing."""
         from autocross.table.places import factored
 
-        return factored(self.rows)
+        return factored(self.rows, self.differ)
 
     def find(self, known: Places, table: NDArray[Any]) -> NDArray[Any]:
         """What the table has for the number of each row's text there; its last entry for other texts."""
@@ -82,7 +84,8 @@ Column = TextColumn | ListColumn | NumberColumn | TimeColumn
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length by name."""
+    """Columns by name, a value for each row; or, of those in ``index``, each value once, and there the place of each row's own."""
 
     n_rows: int
     columns: dict[str, Column]
+    index: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)

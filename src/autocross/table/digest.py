@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from autocross.table.places import Places, missing
+from autocross.table.places import Numbers, Places, missing
 from autocross.table.schema import parse_kind
 from autocross.table.values import MISSING_TEXTS
 
@@ -55,9 +55,14 @@ class Digest:
         return self.counted["first"].to_numpy()
 
     @cached_property
+    def gone(self) -> pl.Series | None:
+        """Which of the values mean that there is none; None where no value does."""
+        return missing(self.values)
+
+    @cached_property
     def present(self) -> pl.Series:
         """The values that are not missing."""
-        return self.values if (gone := missing(self.values)) is None else self.values.filter(~gone)
+        return self.values if self.gone is None else self.values.filter(~self.gone)
 
     def frequent(self, least: int) -> Digest:
         """Only the values of so many rows or more."""
@@ -68,7 +73,15 @@ class Digest:
         """Rows without a value; of lists those without a list."""
         if isinstance(self.dtype, (pl.List, pl.Array)):
             return self.n_null
-        return 0 if (gone := missing(self.values)) is None else int(self.n[gone.to_numpy()].sum())
+        return 0 if self.gone is None else int(self.n[self.gone.to_numpy()].sum())
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Each value of a column once, and for each row the place of its own there."""
+
+    values: pl.Series
+    index: Numbers
 
 
 class Digests:
@@ -100,6 +113,12 @@ class Digests:
             self.closed.append(self.open.digest())
             self.open = None
 
+    @property
+    def numbered(self) -> Numbered | None:
+        """The rows by the numbers that their values got, if they came as one part and all values are known still."""
+        one = self.open
+        return None if one is None or one.index is None or self.closed else Numbered(one.places.values, one.index)
+
     def whole(self) -> Digest:
         """That of all rows so far."""
         self.close()
@@ -113,6 +132,7 @@ class Tally:
         self.name, self.dtype, self.exact, self.separator = name, dtype, exact, separator
         self.places = Places()
         self.first: list[NDArray[np.int64]] = []
+        self.index: Numbers | None = None  # the rows' numbers, of a first part only
         self.n_rows = self.n_null = 0
         self.differed: bool | None = None  # whether all values did when rare ones were forgotten
 
@@ -121,15 +141,16 @@ class Tally:
         return can_shorten(self.dtype) and not self.exact
 
     def add(self, series: pl.Series, first_row: int) -> None:
+        index, new = self.places.add(entries(series, self.separator))
+        self.index = None if self.n_rows else index
         self.n_rows, self.n_null = self.n_rows + len(series), self.n_null + series.null_count()
-        _, new = self.places.add(entries(series, self.separator))
         self.first.append(first_row + new)
         if self.places.n > MOST_TEXTS and not self.shortens:
             self.forget_rare()
 
     def forget_rare(self) -> None:
         """Go on as if the texts seen least had not come: a value that stays rare has no weight of its own anyway."""
-        self.differed = self.all_differ
+        self.differed, self.index = self.all_differ, None
         n = self.places.n_rows
         frequent = np.sort(np.argsort(-n, kind="stable")[: MOST_TEXTS // 2])
         self.places = Places.of(self.places.values.gather(frequent))
@@ -141,6 +162,8 @@ class Tally:
         """Whether every row has a value of its own."""
         if self.differed is not None:
             return self.differed
+        if self.places.n < self.n_rows:
+            return False
         gone = missing(self.places.values)
         return self.places.n - (0 if gone is None else gone.sum()) == self.n_rows
 

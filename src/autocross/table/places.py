@@ -30,6 +30,7 @@ class Places:
     def __init__(self, n_expected: int = 0) -> None:
         self.n = 0
         self.parts: list[pl.Series] = []
+        self.hashes: list[NDArray[np.uint64]] = []  # of the parts
         self.make(max(FEWEST_SLOTS, 1 << (4 * n_expected).bit_length()))
 
     @classmethod
@@ -43,10 +44,9 @@ class Places:
         self.keys, self.number = np.zeros(n_slots, np.uint64), np.full(n_slots, -1, np.int32)
         self.counts = np.zeros(n_slots // 2 + 1, np.int64)
 
-    def grow(self, n: int) -> None:
-        """Put the n hashes there are into a table four times as large, by number, so that each has its number again."""
-        used, counts, hashes = self.number >= 0, self.counts, np.empty(n, np.uint64)
-        hashes[self.number[used]] = self.keys[used]
+    def grow(self, hashes: NDArray[np.uint64]) -> None:
+        """Put the hashes there are into a table four times as large, by number, so that each has its number again."""
+        n, counts = len(hashes), self.counts
         self.make(4 * len(self.keys))
         lookup.enter(hashes, 0, self.keys, self.number, 0, 0, self.counts, np.empty(n, np.int64), np.empty(n, np.int32))
         self.counts[: len(counts)] = counts
@@ -58,13 +58,16 @@ class Places:
         row, n = 0, self.n
         while True:
             row, n = lookup.enter(hashes, row, self.keys, self.number, self.n, n, self.counts, first, index)
+            new = first[: n - self.n]
             if row == len(values):
                 break
-            self.grow(n)
-        new = first[: n - self.n]
+            self.grow(np.concatenate([*self.hashes, hashes[new]]))
         self.n = n
         if len(new):
-            self.parts.append(values.gather(new))
+            self.hashes.append(hashes[new])
+            is_new = np.zeros(len(values), bool)
+            is_new[new] = True
+            self.parts.append(values.filter(pl.Series(is_new)))  # of rows in several chunks faster than to gather
         return index, new
 
     def find(self, values: pl.Series, table: NDArray[Any]) -> NDArray[Any]:
@@ -95,12 +98,14 @@ def missing(values: pl.Series) -> pl.Series | None:
     return gone if gone.any() else None
 
 
-def factored(texts: pl.Series) -> tuple[pl.Series, Numbers]:
-    """The distinct texts and, for each row, the place of its text; -1 is missing."""
-    places = Places()
-    index, _ = places.add(texts)
-    gone = missing(places.values)
-    if gone is None:
-        return places.values, index
+def factored(texts: pl.Series, differ: bool = False) -> tuple[pl.Series, Numbers]:
+    """The distinct texts and, for each row, the place of its text; -1 is missing. ``differ``: no two are equal."""
+    values, index = texts, np.arange(len(texts), dtype=np.int32)
+    if not differ:
+        places = Places()
+        index, _ = places.add(texts)
+        values = places.values
+    if (gone := missing(values)) is None:
+        return values, index
     number = np.where(gone, -1, np.cumsum(~gone.to_numpy()) - 1).astype(np.int32)
-    return places.values.filter(~gone), number[index]
+    return values.filter(~gone), number[index]

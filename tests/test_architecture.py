@@ -40,7 +40,7 @@ HOMES = {
     "sklearn": {"estimator", "demo"},
     "scipy": {"estimator"},
     "safetensors": {"producer"},
-    "xxhash": {"encoding", "engines", "producer"},
+    "xxhash": {"encoding", "producer"},
     "rich": {"observers"},
     "cyclopts": {"cli"},
     "torch": {"models"},

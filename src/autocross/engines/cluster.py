@@ -79,16 +79,12 @@ class Worker:
 
     def attend(self, calls: str, replies: str) -> None:
         """Answer the calls that come through memory, from now on."""
-        if self.engine.n_workers == 1 and hasattr(os, "sched_setaffinity"):
-            # One that waits for so short a time may be put beside another one at work, though a core is free, and stay there.
-            cores = sorted(os.sched_getaffinity(0))
-            os.sched_setaffinity(0, {cores[self.number % len(cores)]})  # of this thread
         asked, told = Box(calls), Box(replies)
         told.send(b"")
         while True:
             told.send(self.run(asked.wait(), 0))
 
-    def run(self, call: bytes, step: int) -> bytes:
+    def run(self, call: bytes | memoryview, step: int) -> bytes:
         """Answer a call."""
         began = perf_counter()
         reply = Reply(None, None, False, 0.0, 0)
@@ -141,8 +137,8 @@ class Line:
         """Send a call."""
         self.sent = self.worker.run.remote(call, step)
 
-    def answer(self) -> bytes:
-        """What the worker says; RayActorError if it is lost."""
+    def answer(self) -> bytes | memoryview:
+        """What the worker says, until it is asked again; RayActorError if it is lost."""
         found: bytes = ray.get(self.sent)
         return found
 
@@ -165,7 +161,7 @@ class HomeLine(Line):
     def ask(self, call: Any, step: int) -> None:
         self.calls.send(call)
 
-    def answer(self) -> bytes:
+    def answer(self) -> bytes | memoryview:
         return self.replies.wait(self.still_there)
 
     def still_there(self) -> None:

@@ -129,6 +129,16 @@ def test_what_is_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {len(cross) for cross in found} == {2}
 
 
+@pytest.mark.parametrize(("n_values", "each", "groups"), [(40, 0.25, [SPARSE, PAIRS]), (10, 0.1, [PAIRS])])
+def test_sparse_crosses_are_tried_where_some_pair_is_sparse(
+    monkeypatch: pytest.MonkeyPatch, n_values: int, each: float, groups: list[Group]
+) -> None:
+    tried: list[Group] = []
+    monkeypatch.setattr(together, "tried", lambda search, state, group, found: tried.append(group))
+    fitted(crossed(6, n_values, each))
+    assert tried == groups
+
+
 def test_the_number_of_crosses_asked_for_holds() -> None:
     model, _ = fitted(crossed(6, 40, 0.35), max_crosses=10)
     assert len(model.crosses_) <= 10

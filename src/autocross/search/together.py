@@ -2,13 +2,14 @@
 
 Each may be too sparse or too faint to prove itself, yet all of them may bring a lot. So all crosses of low order of the strongest
 columns are tried as one: they were not chosen by what they gain, hence a standard error or two tell them from chance. There are two
-such groups. Where columns have many values, crosses of order two and three under a penalty of their own; they must bring much,
-since so many crosses cost time in serving and are harder to read. Else all pairs of columns, held near zero and smooth along a
-number, as most of them say little; of these the faintest are dropped again.
+such groups. Where columns have so many values that some pair is sparse, crosses of order two and three, under a penalty of their
+own; they must bring much, since so many crosses cost time in serving and are harder to read. Else all pairs of columns, held near
+zero and smooth along a number, as most of them say little; of these the faintest are dropped again.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -24,6 +25,7 @@ from autocross.search.loop import ACCURACY, ROUGH_SWEEPS, WARM_SWEEPS, Accepted,
 FIRST_SIGMAS, SIGMAS = 2.0, 1.0
 DISTRUST = 3.0  # loss that a pair must gain to move its penalty by a factor of ten
 FAINTEST = 0.05  # of the effect of all pairs: the share of those that are dropped
+FEW_ROWS = 10  # for each possible value: a pair with fewer is sparse
 PHASE = "trying weak crosses together"
 
 
@@ -65,10 +67,18 @@ def broaden(search: Search, state: State) -> State | None:
 
 def worth_trying(search: Search, state: State) -> list[tuple[Group, list[Cross]]]:
     """The groups and their crosses. Where the search has found nothing, sparse crosses would be a long shot."""
-    groups = (SPARSE, PAIRS) if state.accepted else (PAIRS,)
-    found = [(group, weak_crosses(search, state.regression, group)) for group in groups]
+    found = {group: weak_crosses(search, state.regression, group) for group in (SPARSE, PAIRS)}
+    if not state.accepted or not any(is_sparse(search, cross) for cross in found[SPARSE]):
+        del found[SPARSE]
     most = search.options.max_crosses
-    return [(group, new) for group, new in found if len(new) > 1 and (most is None or len(state.accepted) + len(new) <= most)]
+    return [
+        (group, new) for group, new in found.items() if len(new) > 1 and (most is None or len(state.accepted) + len(new) <= most)
+    ]
+
+
+def is_sparse(search: Search, cross: Cross) -> bool:
+    """Whether a pair of columns has few rows for each value that is possible."""
+    return len(cross) == 2 and FEW_ROWS * math.prod(search.fields[at].n_codes for at in cross) > search.n_rows
 
 
 def tried(search: Search, state: State, group: Group, found: list[Cross]) -> State | None:

@@ -3,7 +3,7 @@
 make bench-peers
 .venv/bin/python benchmarks/peers.py adult bank       only these tables
 
-Methods are those of paper/methods.py, each fit in a process of its own, stopped after 15 minutes.
+Methods are those of paper/methods.py, each fit in a process of its own, stopped after 5 minutes or 15 times our own time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sections import machine, table, write_section
 
 sys.path.append(str(Path(__file__).parents[1] / "paper"))
 from methods import OTHERS, TARGET, VowpalWabbit, plain
-from run import LIMIT, in_a_process
+from run import in_a_process
 
 from autocross import AutoCrossClassifier
 from autocross.models import logistic
@@ -30,20 +30,21 @@ from autocross.models import logistic
 PEERS = ["LightGBM", "CatBoost", "EBM", "Vowpal Wabbit", *OTHERS]
 PAPER_SECONDS = {"bank": 96, "adult": 129, "employee": 183, "credit": 1132}  # its search on 24 cores
 CATBOOST_AIM = {"adult": 1 / 4, "bank": 1 / 4, "employee": 1 / 4, "credit": 1.0, "criteo": 1 / 10}
+LEAST_LIMIT, TIMES_OURS = 300, 15  # seconds, and times our own: what takes longer is slower than any aim asks
 SWEEP_ROWS = 1_000_000
 VW_ROWS = 200_000
 
 
 def seconds_of(cell: dict[str, Any]) -> str:
     """Of a cell's fit, in words."""
-    return f"{cell['seconds']:.1f}" if "seconds" in cell else f"over {LIMIT}" if "stopped" in cell else "failed"
+    return f"{cell['seconds']:.1f}" if "seconds" in cell else f"over {cell['stopped']:.0f}" if "stopped" in cell else "failed"
 
 
 def ratio(ours: float, cell: dict[str, Any]) -> str:
     """Our time over theirs."""
     if "seconds" in cell:
         return f"{ours / cell['seconds']:.3f}"
-    return f"below {ours / LIMIT:.3f}" if "stopped" in cell else ""
+    return f"below {ours / cell['stopped']:.3f}" if "stopped" in cell else ""
 
 
 def race(name: str, peers: list[str]) -> list[list[str]]:
@@ -54,7 +55,8 @@ def race(name: str, peers: list[str]) -> list[list[str]]:
     beside = f"{ours['seconds'] / paper:.3f} of the paper's {paper} (aim 0.1)" if paper else ""
     lines = [[title, "AC+LR", seconds_of(ours), f"{ours['auc']:.4f}", "", beside]]
     for peer in peers:
-        cell = in_a_process({"dataset": name, "method": peer, "seed": 0, "rows": None})
+        limit = max(LEAST_LIMIT, TIMES_OURS * ours["seconds"])
+        cell = in_a_process({"dataset": name, "method": peer, "seed": 0, "rows": None}, limit)
         aim = {"CatBoost": f"aim {CATBOOST_AIM[name]:g}", "EBM": "aim 0.1"}.get(peer, "")
         lines.append(["", peer, seconds_of(cell), f"{cell['auc']:.4f}" if "auc" in cell else "", ratio(ours["seconds"], cell), aim])
     for line in lines:
@@ -103,7 +105,8 @@ def text_of(lines: list[list[str]], ours: float, theirs: float) -> str:
 
 {table(["", "", "s", "test AUC", "ours over theirs", ""], lines)}
 
-Default fits on the rows of seed 0, 2 threads, one after the other, ours with kernels compiled before.
+Default fits on the rows of seed 0, 2 threads, one after the other, ours with kernels compiled before. What takes
+more than {LEAST_LIMIT // 60} minutes and more than {TIMES_OURS} times as long as ours is stopped.
 
 LR alone, 39 fields of generated rows of Criteo's shape, one thread: a sweep of ours does {ours / 1e6:.2f} million rows a second
 (aim 1.5), a pass of Vowpal Wabbit over a text file, with no interactions, {theirs / 1e6:.3f} million. Ours has the codes in memory;

@@ -97,17 +97,17 @@ def known(results: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
     return {key(record): record for record in map(json.loads, lines) if "failed" not in record}
 
 
-def in_a_process(cell: dict[str, Any]) -> dict[str, Any]:
-    """The cell's record, run in a process of its own, which ends with the limit."""
+def in_a_process(cell: dict[str, Any], limit: float = LIMIT) -> dict[str, Any]:
+    """The cell's record, run in a process of its own, which ends with the limit, in seconds."""
     command = [sys.executable, __file__, "--cell", json.dumps(cell)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        out, errors = process.communicate(timeout=LIMIT)
+        out, errors = process.communicate(timeout=limit)
     except BaseException as stopped:  # an interrupt as well as the limit: some methods have processes of their own
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         if isinstance(stopped, subprocess.TimeoutExpired):
-            return {**cell, "stopped": LIMIT}
+            return {**cell, "stopped": limit}
         raise
     if process.returncode:
         return {**cell, "failed": errors.strip().splitlines()[-1] if errors.strip() else f"exit {process.returncode}"}

@@ -148,10 +148,10 @@ void first_steps(
 
 static inline double best_move(double g, double h, double l1, double w) {
     if (h <= 0.0) return 0.0;
-    double up = g + l1, u = copysign(log1p(fabs(up) / h), -up);
+    double up = g + l1, u = copysign(log(1.0 + fabs(up) / h), -up);
     if (l1 == 0.0 || w + u > 0.0) return u;
     double down = g - l1;
-    u = copysign(log1p(fabs(down) / h), -down);
+    u = copysign(log(1.0 + fabs(down) / h), -down);
     return w + u < 0.0 ? u : -w;
 }
 

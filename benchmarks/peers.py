@@ -1,7 +1,7 @@
 """Time of a default fit beside those of others, and a sweep of ours beside a pass of Vowpal Wabbit's: same rows, 2 threads.
 
 make bench-peers
-.venv/bin/python benchmarks/peers.py adult bank       only these tables
+.venv/bin/python benchmarks/peers.py --tables adult bank
 
 Methods are those of paper/methods.py, each fit in a process of its own, stopped after 5 minutes or 15 times our own time.
 """
@@ -116,7 +116,7 @@ it needs some 20 sweeps where Vowpal Wabbit takes one or a few passes. ({machine
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time of a default fit beside those of others.")
-    parser.add_argument("tables", nargs="*", choices=[*NAMES, []], default=NAMES)
+    parser.add_argument("--tables", nargs="+", choices=NAMES, default=NAMES, help="only these")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="only these")
     given = parser.parse_args()
     ours, theirs = our_sweep(criteo_like.part(0, SWEEP_ROWS)), their_pass(criteo_like.part(0, VW_ROWS))

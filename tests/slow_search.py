@@ -23,7 +23,7 @@ import numpy as np
 from autocross.features import FIRST, MISSING, RARE, Field
 from autocross.kernels.logistic import FARTHEST
 from autocross.models import tuning
-from autocross.models.logistic import Penalty
+from autocross.models.logistic import CENTRE_UNIT, Penalty
 from autocross.search import fieldwise, halving, loop
 from autocross.search.candidates import children
 
@@ -51,7 +51,7 @@ def row_loss(odds: float, y: int) -> float:
 
 def best_move(g: float, h: float) -> float:
     """The u that minimises g*u + h*(exp|u| - |u| - 1)."""
-    return math.copysign(math.log1p(abs(g) / h), -g) if h > 0 else 0.0
+    return math.copysign(math.log(1.0 + abs(g) / h), -g) if h > 0 else 0.0
 
 
 def kept_near(w: float, move: float) -> float:
@@ -67,8 +67,8 @@ def chains_of(keys: Iterable[Key], axis: int) -> list[Chain]:
     """The weights of values that differ along the axis only, from place to place; missing and rare have no neighbours."""
     found: dict[tuple[object, ...], Chain] = defaultdict(list)
     for value, k in keys:
-        if value == RARE:
-            found[RARE, k].append((RARE, (value, k)))
+        if value in (MISSING, RARE):
+            found[value, k].append((0, (value, k)))
         else:
             codes = value if isinstance(value, tuple) else (value,)
             place, others = codes[axis], codes[:axis] + codes[axis + 1 :]
@@ -79,7 +79,8 @@ def chains_of(keys: Iterable[Key], axis: int) -> list[Chain]:
 def single_steps(sums: Sums, weight: dict[Key, float], l2: float) -> Step:
     """Every weight on its own: its change, and the slope there."""
     found = {}
-    for key, (g, h) in sums.items():
+    for key in sums.keys() | weight.keys():
+        g, h = sums.get(key, (0.0, 0.0))
         slope = g + l2 * weight[key]
         found[key] = (kept_near(weight[key], best_move(slope, h + l2)), slope)
     return found
@@ -154,16 +155,20 @@ class Models:
     def add(self, cross: Cross, values: Sequence[Value], penalty: Penalty, axis: int | None = None) -> None:
         """Put a field into the models, with weight zero. Its values are neighbours along the axis, if there is one."""
         own = self.count_as(values, self.n_rows, self.min_count)
-        self.terms[cross] = Term(own, penalty, self.chains(own, axis))
+        term = self.terms[cross] = Term(own, penalty, self.chains(own, axis))
+        if cross:
+            term.weight |= dict.fromkeys([(value, k) for value in (MISSING, RARE) for k in self.models], 0.0)
 
     def add_in_order(self, cross: Cross, codes: Sequence[int], n_codes: int, penalty: Penalty) -> None:
         """Put a column in order into the models: no code is too rare, and one without rows has its place too."""
         keys = [(code, k) for code in range(n_codes) for k in self.models]
         self.terms[cross] = Term([[code for _ in self.models] for code in codes], penalty, chains_of(keys, 0))
+        self.terms[cross].weight |= dict.fromkeys(keys, 0.0)
 
     def chains(self, own: list[list[Value]], axis: int | None) -> list[Chain]:
         """Neighbours among the values that have a weight; others are passed over."""
-        return [] if axis is None else chains_of({(row[k], k) for row in own for k in self.models}, axis)
+        keys = {(value, k) for row in own for k in self.models for value in (row[k], MISSING, RARE)}
+        return [] if axis is None else chains_of(keys, axis)
 
     def sums(self, own: list[list[Value]], n_rows: int) -> Sums:
         """Gradient and curvature of every weight of a field, over the first rows."""
@@ -213,8 +218,20 @@ class Models:
                 delta, gain = self.step(self.terms[cross], self.terms[cross].penalty)
                 self.move(self.terms[cross], delta)
                 promised += gain
+            for cross in crosses or self.terms:
+                self.centre(cross)
             if promised / self.n_rows / len(self.models) < tuning.FINE:
                 break
+
+    def centre(self, cross: Cross) -> None:
+        """The mean of a field's weights goes into the intercept."""
+        weight, intercept = self.terms[cross].weight, self.terms[()].weight
+        for k in self.models if cross else ():
+            own = [key for key in weight if key[1] == k]
+            mean = sum(round(weight[key] * CENTRE_UNIT) for key in own) / len(own) / CENTRE_UNIT
+            for key in own:
+                weight[key] -= mean
+            intercept[MISSING, k] += mean
 
     def left_out_loss(self, n_rows: int, own: list[list[Value]] | None = None, factor: dict[Key, float] | None = None) -> float:
         """Summed loss of those of the first rows that judge, after a change of a field's weights if one is given."""

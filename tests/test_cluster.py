@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -225,6 +226,9 @@ def test_workers_killed_at_chosen_moments_change_nothing(
     model = ours.run(rows_of(people))
     assert all(plan.done for plan in plans)
     assert ours.engine.lost == 6
+    gc.collect()
+    left = map(os.path.realpath, Path("/proc/self/fd").iterdir())
+    assert not [file for file in left if "autocross-" in file]  # of the lines to them
     same(model, of_threads(people, fit, evaluation=evaluation))
 
 

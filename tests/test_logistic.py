@@ -92,6 +92,31 @@ def test_equals_scikit_learns_optimum(penalty: Penalty, ragged: bool, weighted: 
     np.testing.assert_allclose(problem.probability(regression), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("tied", [{}, {"min_count": 12}], ids=["all", "rare ones tied"])
+def test_centring_lowers_the_objective_and_moves_no_odds(tied: dict[str, int]) -> None:
+    problem = Problem(3, 300, [6, 40, 4])
+    regression = problem.regression(Penalty(0, 1), **tied)
+    regression.move((0,), np.full((6, 1), 0.7))
+    regression.move((1,), np.full((40, 1), -0.2))
+    before, odds = regression.objective(), [block.odds.copy() for block in regression.engine.blocks]
+    regression.centre(tuple(regression.terms))
+    assert regression.objective() < before
+    np.testing.assert_allclose(regression.terms[(0,)].weight, 0.0, atol=1e-9)
+    np.testing.assert_allclose(regression.terms[INTERCEPT].weight, 0.5, atol=1e-9)
+    regression.restore()  # from the weights alone
+    for block, was in zip(regression.engine.blocks, odds, strict=True):
+        np.testing.assert_allclose(block.odds, was)
+
+
+def test_a_row_without_a_value_keeps_a_field_from_being_centred() -> None:
+    assert FieldCodes(np.array([2, 3]), np.array([0, 1, 1, 2])).width == 2
+    problem = Problem(3, 300, [6, 9], ragged=True)
+    regression = problem.regression(Penalty(0, 1))
+    regression.move((0,), np.full((6, 1), 0.7))
+    regression.centre(tuple(regression.terms))
+    assert (regression.terms[(0,)].weight == 0.7).all()
+
+
 @pytest.mark.parametrize("penalty", [Penalty(0, 3), Penalty(3, 0), Penalty(2, 2)], ids=str)
 def test_equals_scikit_learns_optimum_on_real_rows(penalty: Penalty, benchmark_data: Callable[[str], pl.DataFrame]) -> None:
     frame = benchmark_data("adult_train").head(2000)

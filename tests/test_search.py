@@ -158,8 +158,8 @@ def test_planted_crosses_are_found_in_other_modes(options: dict[str, object]) ->
     assert {"c0", "c1"} in crosses
 
 
-def test_shuffled_labels_give_no_cross_on_19_of_20_seeds() -> None:
-    assert sum(found(planted(seed, shuffled=True)) != [] for seed in range(20)) <= 1
+def test_shuffled_labels_give_no_cross_on_95_of_100_seeds() -> None:
+    assert sum(found(planted(seed, shuffled=True)) != [] for seed in range(100)) <= 5
 
 
 def test_a_noise_column_is_in_no_cross_on_19_of_20_seeds() -> None:

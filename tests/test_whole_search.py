@@ -201,7 +201,7 @@ def test_several_rungs_and_many_rounds_that_do_not_rank_everything(holdout: bool
     monkeypatch.setattr(halving, "FEWEST_ROWS", 100)
     monkeypatch.setattr(halving, "FEWEST_RARER", 20)
     monkeypatch.setattr(halving, "FINALISTS", 1)
-    for name, few in (("STALE", 4), ("EVERYTHING", 3), ("TRIES", 2)):
+    for name, few in (("STALE", 4), ("EVERYTHING", 3), ("TRIES", 2), ("CAUTION", 0.8)):
         monkeypatch.setattr(loop, name, few)
     search = same(planted(7, 400, 2.0, 2.5), holdout, 3)
     assert {one.rows for one in search.rungs} == {100, 200, 400}

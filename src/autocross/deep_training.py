@@ -16,7 +16,7 @@ from autocross.errors import AutoCrossError, OptionError
 from autocross.events import PhaseStarted, Reporter, StepDone
 from autocross.folds import FoldRule, mix
 from autocross.interrupts import Interrupt
-from autocross.models import wide_deep
+from autocross.models import tuning, wide_deep
 from autocross.models.logistic import Regression
 from autocross.models.metrics import measure
 from autocross.options import DeepOptions, Options
@@ -25,7 +25,7 @@ from autocross.producer.model import Model, Producer
 from autocross.search.stopping import Stopped, Stopping
 from autocross.table.coerce import typed
 from autocross.table.source import Part, Source
-from autocross.training import FINAL, FINAL_SWEEPS, Rows, Training
+from autocross.training import FINAL_SWEEPS, Rows, Training
 
 SEARCH_SHARE = 0.5  # of the time limit; the rest is the network's
 LEFT_OUT = 0.1  # of the rows, where neither time nor groups are known
@@ -92,7 +92,7 @@ class DeepTraining(Training):
         regression = Regression(engine, rows.total_weight, 1, min_count=self.min_count(rows))
         for term, field in zip(producer.terms, producer.fields, strict=True):
             regression.add(term, field, penalties[term])
-        regression.converge(FINAL, FINAL_SWEEPS)
+        regression.converge(tuning.FINE, FINAL_SWEEPS)
         weights = [regression.terms[term].weight[:, 0].copy() for term in producer.terms]
         return float(regression.terms[INTERCEPT].weight[0, 0]), weights
 

@@ -57,8 +57,8 @@ class Field:
     """One encoded column: what a weight can be learned for.
 
     ``shares_rare`` says that values too rare to judge share code 1; bins of a number do not, they have neighbours.
-    ``width`` is the largest number of codes in a row, ``part`` the calendar part of a time, ``chain`` says which
-    codes are neighbours, if any are.
+    ``width`` is the largest number of codes in a row, 1 only where every row has one, ``part`` the calendar part of a time,
+    ``chain`` says which codes are neighbours, if any are.
     """
 
     name: str
@@ -83,8 +83,8 @@ class FieldCodes:
 
     @property
     def width(self) -> int:
-        """The most codes of a row."""
-        return 1 if self.starts is None else int(np.diff(self.starts).max(initial=1))
+        """The most codes of a row; two at least where it may hold none, so that one says that each row has one."""
+        return 1 if self.starts is None else int(np.diff(self.starts).max(initial=2))
 
     def between(self, first: int, last: int) -> FieldCodes:
         """The codes of some rows in sequence; nothing is copied."""

@@ -45,8 +45,7 @@ from autocross.table.labels import Classes, match_labels
 from autocross.table.schema import Schema
 from autocross.table.source import Part, Source
 
-FINAL = 1e-6  # a sweep of the final fit that promises less than this a row is the last
-FINAL_SWEEPS = 20
+FINAL_SWEEPS = 100  # of the final fit at most; crosses that share columns share what they say in slow steps
 CERTAIN_SWEEPS = 5  # of the final fit, however little time is left
 READING = "reading columns"
 BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
@@ -475,11 +474,11 @@ class Training:
         regression.move(INTERCEPT, start[INTERCEPT][:, None])
         for term, field in zip(producer.terms, producer.fields, strict=True):
             regression.add(term, field, penalties[term], start[term][:, None])
-        sweeps = regression.converge(FINAL, CERTAIN_SWEEPS)
+        sweeps = regression.converge(tuning.FINE, CERTAIN_SWEEPS)
         if sweeps == CERTAIN_SWEEPS:
             engine.between = self.stopping.check_last
             with suppress(Stopped):
-                sweeps += regression.converge(FINAL, FINAL_SWEEPS - CERTAIN_SWEEPS)
+                sweeps += regression.converge(tuning.FINE, FINAL_SWEEPS - CERTAIN_SWEEPS)
         self.reporter.tell(StepDone, phase="fitting all rows", step=1, detail=f"{sweeps} sweeps")
         weights = [regression.terms[term].weight[:, 0].copy() for term in producer.terms]
         return float(regression.terms[INTERCEPT].weight[0, 0]), weights

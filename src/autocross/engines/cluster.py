@@ -142,6 +142,10 @@ class Line:
         found: bytes = ray.get(self.sent)
         return found
 
+    def close(self) -> None:
+        """Let the worker go."""
+        ray.kill(self.worker)
+
 
 class HomeLine(Line):
     """The same on the driver's own machine: through memory."""
@@ -167,6 +171,12 @@ class HomeLine(Line):
     def still_there(self) -> None:
         ended, _ = ray.wait([self.sent], timeout=0)
         ray.get(ended)
+
+    def close(self) -> None:
+        super().close()
+        if self.sent is not None:
+            self.calls.close()
+            self.replies.close()
 
 
 class Shard:
@@ -249,10 +259,12 @@ class RayEngine(Engine):
 
     def place(self, blocks: Sequence[Any]) -> None:
         n = min(self.n_shares, max(1, len(blocks)))
-        dismiss([line.worker for line in self.workers[n:]])
+        for line in self.workers[n:]:
+            line.close()
         self.workers = self.workers[:n] + [self.hire(number, n) for number in range(len(self.workers), n)]
         n_shards = 0 if n < 2 or self.at_home else -(-n // WORKERS_A_SHARD)
-        dismiss(self.shards[n_shards:])
+        for shard in self.shards[n_shards:]:
+            ray.kill(shard)
         self.shards = self.shards[:n_shards] + [actor(Shard, 0) for _ in range(len(self.shards), n_shards)]
         self.items = [[self.store(block) for block in piece_of(blocks, number, n)] for number in range(n)]
         self.log, self.busy = Log(), [0.0] * n
@@ -355,7 +367,8 @@ class RayEngine(Engine):
         """Hire a worker anew, and bring its blocks to where they were."""
         for _ in range(HIRES):
             self.lost += 1
-            line = self.hire(number, len(self.workers))
+            self.workers[number].close()
+            line = self.workers[number] = self.hire(number, len(self.workers))
             try:
                 self.equip(number, line)
                 calls = [(entry.kind, entry.task, entry.args) for entry in self.log.still_seen()]
@@ -363,7 +376,6 @@ class RayEngine(Engine):
                     line.ask(pickle.dumps(("again", None, calls[first : first + REPLAYED]), 5), 0)
                     if (error := pickle.loads(line.answer()).error) is not None:
                         raise error
-                self.workers[number] = line
                 return
             except (RayActorError, GetTimeoutError):
                 continue
@@ -409,7 +421,10 @@ class RayEngine(Engine):
 
     def close(self) -> None:
         if getattr(self, "workers", None) is not None:
-            dismiss([*(line.worker for line in self.workers), *self.shards])
+            for line in self.workers:
+                line.close()
+            for shard in self.shards:
+                ray.kill(shard)
             self.workers, self.shards, self.items = [], [], []
         if self.ours:
             self.ours = False
@@ -420,11 +435,6 @@ def actor(kind: type, n_cpus: int, *args: Any) -> Any:
     """A new actor. What it knew would be lost if Ray restarted it, so that is left to the engine."""
     settings: Any = {"num_cpus": n_cpus, "max_restarts": 0, "scheduling_strategy": "SPREAD", "concurrency_groups": {"home": 1}}
     return ray.remote(**settings)(kind).remote(*args)
-
-
-def dismiss(actors: Sequence[Any]) -> None:
-    for one in actors:
-        ray.kill(one)
 
 
 def connect(address: str | None, n_jobs: int | None) -> bool:

@@ -13,6 +13,7 @@ import select
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 HEAD = 8  # bytes that tell the length of the message
@@ -45,6 +46,13 @@ class Box:
         """Take the names away, once both have opened the box: it then goes with them, however they end."""
         os.unlink(self.path)
         os.unlink(bell_of(self.path))
+
+    def close(self) -> None:
+        """Let go of the box; the memory goes when nobody reads the last message any more."""
+        with suppress(BufferError):
+            self.memory.close()
+        os.close(self.file)
+        os.close(self.bell)
 
     def send(self, data: bytes) -> None:
         """Write a message."""

@@ -42,6 +42,7 @@ class Penalty:
 
 
 UNPENALISED = Penalty(0.0, 0.0)
+CENTRE_UNIT = 2.0**32  # of weights in fixed point
 
 
 # Tasks: what an engine runs on each block.
@@ -223,8 +224,24 @@ class Regression:
             moved, factor = cross, np.exp(delta)
         if moved is not None and factor is not None:
             self.engine.each(scale, moved, factor)
+        self.centre(crosses or tuple(self.terms))
         self.sweep_seconds = perf_counter() - began
         return promised / self.total_weight / self.n_models
+
+    def centre(self, crosses: Sequence[Cross]) -> None:
+        """Move the mean weight of each field into the intercept. Where every row has one code of the field no odds change, the
+        penalty falls, and the intercept is where many small steps of all fields would bring it."""
+        for cross in crosses:
+            term = self.terms[cross]
+            if cross == INTERCEPT or term.penalty.l1 or term.field.width > 1:
+                continue
+            own = ~term.tied
+            # In fixed point: the order of the codes must not matter.
+            mean = (
+                np.rint(np.where(own, term.weight, 0.0) * CENTRE_UNIT).astype(np.int64).sum(axis=0) / own.sum(axis=0) / CENTRE_UNIT
+            )
+            term.weight -= mean
+            self.terms[INTERCEPT].weight += mean
 
     def converge(self, tolerance: float, max_sweeps: int = 1000, crosses: Sequence[Cross] | None = None) -> int:
         """Sweep, over all fields or some, until a sweep promises less than ``tolerance`` a row; returns the number of sweeps."""

@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 ACCURACY = tuning.FINE
 # How many times sqrt(2 ln n) standard errors the best of n candidates must gain. The first cross must show that the table has
 # any: with labels shuffled, one in twenty tables lets one pass. Once there is one, others are likelier.
-FIRST_CAUTION, CAUTION = 1.1, 0.8
+FIRST_CAUTION, CAUTION = 1.1, 0.9
 NO_MORE = "no cross gains more than chance would"
 WIDEST = 64  # most features that are crossed with each other: some 2,000 candidates
 FEWEST = 100  # rows of the rarer label without which no cross could be told from chance

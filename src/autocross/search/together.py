@@ -10,6 +10,7 @@ zero and smooth along a number, as most of them say little; of these the faintes
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -70,6 +71,7 @@ def worth_trying(search: Search, state: State) -> list[tuple[Group, list[Cross]]
     found = {group: weak_crosses(search, state.regression, group) for group in (SPARSE, PAIRS)}
     if not state.accepted or not any(is_sparse(search, cross) for cross in found[SPARSE]):
         del found[SPARSE]
+    found[PAIRS] = [cross for cross in found[PAIRS] if not is_sparse(search, cross)]
     most = search.options.max_crosses
     return [
         (group, new) for group, new in found.items() if len(new) > 1 and (most is None or len(state.accepted) + len(new) <= most)
@@ -96,10 +98,14 @@ def tried(search: Search, state: State, group: Group, found: list[Cross]) -> Sta
         search.reporter.tell(StepDone, phase=PHASE, step=1, detail=detail)
 
     if group is SPARSE:
-        # Fields say less where crosses say more.
-        tuning.tune_fields(broad, tuning.tune_shared(broad, report, with_l1=False), report, WARM_SWEEPS)
+        tuning.tune_shared(broad, report, with_l1=False)
+        broad.converge(ACCURACY, WARM_SWEEPS)
+        settle(broad, tuning.fields_of(broad), tuning.DISTRUST)  # fields say less where crosses say more
     else:
-        settle(broad, [coder.fields for coder, _ in coded])
+        pairs = [coder.fields for coder, _ in coded]
+        settle(broad, pairs, DISTRUST)
+        drop_faintest(broad, pairs)
+        broad.converge(ACCURACY, WARM_SWEEPS)
         coded = [one for one in coded if one[0].fields in broad.terms]
         report(f"{len(coded)} of them kept")
     share = (gain / len(coded), error / len(coded), search.reporter.seconds, search.score(broad))
@@ -138,17 +144,15 @@ def with_all(search: Search, before: Regression, found: list[Cross], penalty: Pe
     return broad, coded
 
 
-def settle(broad: Regression, pairs: list[Cross]) -> None:
-    """Let each pair choose its penalty, and drop the faintest: serving is faster without them."""
-    for cross in pairs:
-        tuning.choose_near(broad, cross, broad.terms[cross].penalty, DISTRUST)
-    broad.converge(ACCURACY, WARM_SWEEPS)
-    drop_faintest(broad, pairs)
+def settle(broad: Regression, crosses: Sequence[Cross], distrust: float) -> None:
+    """Let each of them move its penalty."""
+    for cross in crosses:
+        tuning.choose_near(broad, cross, broad.terms[cross].penalty, distrust)
     broad.converge(ACCURACY, WARM_SWEEPS)
 
 
 def drop_faintest(broad: Regression, pairs: list[Cross]) -> None:
-    """Take those pairs out that have the least effect, as long as all of them together have little."""
+    """Take those pairs out that have the least effect, as long as all of them together have little: serving is faster without."""
     effect = {cross: broad.effect(cross) for cross in pairs}
     left = FAINTEST * sum(effect.values())
     for cross in sorted(pairs, key=lambda cross: (effect[cross], cross)):

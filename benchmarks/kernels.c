@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CODES const CODE *restrict codes
 #define RAGGED CODES, const int64_t *restrict starts
@@ -78,7 +79,24 @@ void scale_ragged(RAGGED, const double *restrict factor, double *restrict odds, 
             for (int64_t k = 0; k < n_models; k++) odds[row * n_models + k] *= factor[codes[at] * n_models + k];
 }
 
-static inline double row_loss(double odds, int y) { return log(1.0 + (y ? 1.0 / odds : odds)); }
+/* The logarithm is the C library's where time is taken, and that of kernels/logistic.py where results are compared to the bit. */
+#ifdef OWN_LOG
+static inline double ln(double x) {
+    int64_t bits, n;
+    double z;
+    memcpy(&bits, &x, sizeof x);
+    n = (bits - 0x3FE6A09E00000000) >> 52;
+    bits -= n << 52;
+    memcpy(&z, &bits, sizeof z);
+    double s = (z - 1.0) / (z + 1.0), q = s * s, tail = 1.0 / 19;
+    for (int odd = 17; odd >= 3; odd -= 2) tail = tail * q + 1.0 / odd;
+    return n * 0.6931471805599453 + (2.0 * s + 2.0 * s * (tail * q));
+}
+#else
+static inline double ln(double x) { return log(x); }
+#endif
+
+static inline double row_loss(double odds, int y) { return ln(1.0 + (y ? 1.0 / odds : odds)); }
 
 void try_scales(
     CODES, ROWS, ODDS, const double *restrict factors, double unit, int64_t *restrict losses,
@@ -148,14 +166,27 @@ void first_steps(
 
 static inline double best_move(double g, double h, double l1, double w) {
     if (h <= 0.0) return 0.0;
-    double up = g + l1, u = copysign(log(1.0 + fabs(up) / h), -up);
+    double up = g + l1, u = copysign(ln(1.0 + fabs(up) / h), -up);
     if (l1 == 0.0 || w + u > 0.0) return u;
     double down = g - l1;
-    u = copysign(log(1.0 + fabs(down) / h), -down);
+    u = copysign(ln(1.0 + fabs(down) / h), -down);
     return w + u < 0.0 ? u : -w;
 }
 
 static inline double within_reach(double w) { return w < -50.0 ? -50.0 : w > 50.0 ? 50.0 : w; }
+
+void centre(double *restrict weight, TIED, double unit, double *restrict mean, int64_t n_codes, int64_t n_models) {
+    for (int64_t k = 0; k < n_models; k++) {
+        int64_t total = 0, n = 0;
+        for (int64_t code = 0; code < n_codes; code++)
+            if (!tied[code * n_models + k]) {
+                total += (int64_t)rint(weight[code * n_models + k] * unit);
+                n++;
+            }
+        mean[k] = (double)total / n / unit;
+        for (int64_t code = 0; code < n_codes; code++) weight[code * n_models + k] -= mean[k];
+    }
+}
 
 double step(
     SUMS, double unit, const double *restrict weight, TIED, double l1, double l2, int64_t width, double *restrict delta,
@@ -287,4 +318,19 @@ void locate(
         for (uint64_t half = (1 << levels) / 2; half > 0; half >>= 1) at += half * (edges[at + half - 1] <= x);
         place[row] = values[row] == values[row] ? at : (uint64_t)n + 1;
     }
+}
+
+void lay_out(
+    const int64_t *restrict keys, int64_t hashed, int64_t n_seen, uint32_t *restrict slots, int64_t *restrict counts,
+    int64_t n_entries, int64_t n_slots
+) {
+    for (int64_t at = 0; at < n_entries; at++) {
+        slots[at] = hashed ? keys[at] % n_slots : keys[at];
+        if (at < n_seen) counts[slots[at]]++;
+    }
+}
+
+void number(const uint8_t *restrict bits, int64_t first, int64_t others, uint32_t *restrict code, int64_t n_slots) {
+    for (int64_t slot = 0; slot < n_slots; slot++)
+        code[slot] = bits[slot / 8] >> (7 - slot % 8) & 1 ? first++ : others;
 }

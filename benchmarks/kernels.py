@@ -48,6 +48,7 @@ AIM, AIM_OF_TWO = 0.8, 1.7
 ATTEMPTS, PAUSE = 10, 3.0  # at a case that is below its aim, over the whole run: a neighbour may take a core or the cache
 HANDED_OVER = 0.005  # seconds of work that another thread gets at a time; to hand it over takes up to 0.0001
 LOOKUPS = 1_000_000  # rows
+SLOTS = (4093, 131071)
 TOLERANCE = 1e-9  # of the largest value, where sums are taken in another order or products fused
 
 Array = NDArray[Any]
@@ -182,6 +183,11 @@ def numpy_tie(sums: Array, tied: Array) -> None:
     sums[1, :, :2] += np.where(tied[:, :, None], sums[:, :, :2], 0).sum(axis=0)
 
 
+def numpy_centre(weight: Array, tied: Array, unit: float, mean: Array) -> None:
+    mean[:] = np.where(tied, 0.0, weight).sum(axis=0) / (~tied).sum(axis=0)
+    weight -= mean
+
+
 def numpy_first_steps(sums: Array, unit: float, tied: Array, penalties: Array, width: int, factors: Array) -> None:
     g, h = sums[:, :, :1] / unit, sums[:, :, 1:2] / unit
     ratio = 1.0 + np.maximum(np.abs(g) - penalties[:, 0], 0.0) / (h + penalties[:, 1] / width)
@@ -238,7 +244,7 @@ class Case:
     @property
     def out(self) -> Array:
         """The argument that is written to."""
-        return np.asarray(self.args[0 if self.kernel == "tie" else -1])
+        return np.asarray(self.args[0 if self.kernel in ("tie", "centre") else -1])
 
 
 def row_cases(rows: Rows, factors: Array) -> dict[str, Case]:
@@ -275,12 +281,34 @@ def code_cases(codes: Codes) -> list[Case]:
     tie = (sums, codes.tied)
     first_steps = (sums, UNIT, codes.tied, PENALTIES, 1, factors)
     step = (parts, UNIT, codes.weight, codes.tied, L1, L2, 1, delta)
+    centre = (codes.weight.copy(), codes.tied, UNIT, np.zeros(n_models))
     chained = (parts, UNIT, codes.weight, codes.tied, codes.order, codes.gap, L2, SMOOTH, delta)
     return [
         Case("tie", tie, sums.shape, partial(numpy_tie, *tie)),
         Case("first_steps", first_steps, (n_codes, n_models, n_parts, len(PENALTIES)), partial(numpy_first_steps, *first_steps)),
         Case("step", step, delta.shape, partial(numpy_step, *step)),
         Case("chained_step", chained, delta.shape, partial(numpy_chained_step, *chained)),
+        Case("centre", centre, delta.shape, partial(numpy_centre, *centre)),
+    ]
+
+
+def slot_cases(n_slots: int) -> list[Case]:
+    """The kernels that lay a candidate's keys out in slots, a third of which get codes of their own."""
+    rng = np.random.default_rng(5)
+    keys, slots, counts = rng.integers(0, 1 << 40, LOOKUPS), np.zeros(LOOKUPS, np.uint32), np.zeros(n_slots, np.int64)
+    bits, code = np.packbits(rng.random(n_slots) < 1 / 3), np.zeros(n_slots, np.uint32)
+
+    def numpy_lay_out() -> None:
+        slots[:] = keys % n_slots
+        counts[:] += np.bincount(slots, minlength=n_slots)
+
+    def numpy_number() -> None:
+        own = np.unpackbits(bits, count=n_slots).view(np.bool_)
+        code[:] = np.where(own, 1 + np.cumsum(own), 1)
+
+    return [
+        Case("lay_out", (keys, True, LOOKUPS, slots, counts), (LOOKUPS, n_slots), numpy_lay_out),
+        Case("number", (bits, 2, 1, code), (n_slots,), numpy_number),
     ]
 
 
@@ -337,7 +365,7 @@ def in_c(library: ctypes.CDLL, case: Case) -> Callable[[], float | None]:
     """The call of C's twin."""
     function = getattr(library, case.kernel)
     function.restype = ctypes.c_double if case.kernel in ("step", "chained_step") else None
-    kinds = {float: ctypes.c_double, int: ctypes.c_int64}
+    kinds = {float: ctypes.c_double, int: ctypes.c_int64, bool: ctypes.c_int64}
     given = [
         value.ctypes.data_as(ctypes.c_void_p) if isinstance(value, np.ndarray) else kinds[type(value)](value) for value in case.args
     ]
@@ -426,6 +454,10 @@ def all_cases() -> Iterator[tuple[str, int, Case, tuple[Case, ...]]]:
     for n_values in (FEW, MANY):
         for case in lookup_cases(n_values):
             yield f"{LOOKUPS:,} rows, {n_values:,} values", LOOKUPS, case, ()
+    for n_slots in SLOTS:
+        lay_out, number = slot_cases(n_slots)
+        yield f"{LOOKUPS:,} rows, {n_slots:,} slots", LOOKUPS, lay_out, ()
+        yield f"{n_slots:,} slots", n_slots, number, ()
     for n_codes, n_models in CODE_SIZES:
         for case in code_cases(make_codes(n_codes, n_models, 3)):
             yield f"{n_codes:,} codes, {of_models(n_models)}", n_codes, case, ()
@@ -469,7 +501,7 @@ def main(names: list[str], dry: bool) -> None:
     all_timed: list[Timed] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
         fast = {code: compile_c(Path(folder), name) for code, name in C_TYPES.items()}
-        exact = {code: compile_c(Path(folder), name, "-ffp-contract=off") for code, name in C_TYPES.items()}
+        exact = {code: compile_c(Path(folder), name, "-ffp-contract=off", "-DOWN_LOG") for code, name in C_TYPES.items()}
         for text, n, case, halves in all_cases():
             compared.add(case.kernel)
             if names and case.kernel not in names:
@@ -503,7 +535,8 @@ def text_of(lines: list[list[str]]) -> str:
 
 Nanoseconds a row (in a ragged kernel one of none to four codes) or a code, on one thread: the best of several turns, all three on
 the same arrays. C is the plain loop of benchmarks/kernels.c, `gcc {" ".join(FLAGS)}`; NumPy is NumPy or SciPy without a loop
-over rows. Results are the same: C's to the bit (checked in a build that fuses no products, `-ffp-contract=off`; the one timed may),
+over rows. Results are the same: C's to the bit (checked in a build that fuses no products and has our logarithm; the one timed may,
+and has the C library's),
 NumPy's within {TOLERANCE:.0e} of the largest. Aim: {AIM} of C's speed, and {AIM_OF_TWO} times the speed of one thread on two with
 half of the rows each, where sums fit the cache. Others share this machine, and take a core or the cache for seconds: a case below
 its aim is timed again, up to {ATTEMPTS} times in all, and the best counts, C's as well as ours. Of two threads each calls the

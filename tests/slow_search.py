@@ -5,7 +5,8 @@ weight 1; penalties are by field and have no l1, the metric is AUC, the beam is 
 Rows come in the order of the shuffle: those with places below n / n_rows of 2^32 are what a rung of n rows sees.
 
 Additions are of whole numbers, as in the kernels, so their order is free. Where the fast search takes NumPy's logarithm or
-exponential of an array, this takes NumPy's of a number: the C library's may differ in the last bit.
+exponential of an array, this takes NumPy's of a number: the C library's may differ in the last bit. Kernels have a logarithm of
+their own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 from autocross.features import FIRST, MISSING, RARE, Field
-from autocross.kernels.logistic import FARTHEST
+from autocross.kernels.logistic import FARTHEST, ln
 from autocross.models import tuning
 from autocross.models.logistic import CENTRE_UNIT, Penalty
 from autocross.search import fieldwise, halving, loop
@@ -46,12 +47,12 @@ class Term:
 
 
 def row_loss(odds: float, y: int) -> float:
-    return math.log(1.0 + (1.0 / odds if y == 1 else odds))
+    return ln(1.0 + (1.0 / odds if y == 1 else odds))
 
 
 def best_move(g: float, h: float) -> float:
     """The u that minimises g*u + h*(exp|u| - |u| - 1)."""
-    return math.copysign(math.log(1.0 + abs(g) / h), -g) if h > 0 else 0.0
+    return math.copysign(ln(1.0 + abs(g) / h), -g) if h > 0 else 0.0
 
 
 def kept_near(w: float, move: float) -> float:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from autocross.kernels import counting, logistic
+from autocross.kernels import counting, logistic, slots
 from reference import CodedRows
 from strategies import coded_rows
 
@@ -144,3 +144,50 @@ def test_first_steps_are_steps_from_weight_zero(rows: CodedRows, width: int) -> 
     for t, (l1, l2) in enumerate(penalties.tolist()):
         logistic.step(sums, UNIT, zero, tied, l1, l2, width, delta)
         np.testing.assert_allclose(factors[:, :, t], np.exp(delta), rtol=1e-12)
+
+
+@given(st.floats(1e-300, 1e300))
+def test_the_logarithm_is_that_of_the_c_library_but_for_the_last_bits(x: float) -> None:
+    assert logistic.ln(x) == pytest.approx(math.log(x), rel=1e-15, abs=1e-300)
+
+
+def test_the_logarithm_is_exact_at_one() -> None:
+    assert logistic.ln(1.0) == 0.0
+
+
+def test_rows_beyond_a_chunk_lose_what_they_do_one_by_one() -> None:
+    rng = np.random.default_rng(0)
+    n, n_codes, n_models, n_tries = 2 * logistic.CHUNK + 7, 9, 3, 2
+    label, fold = (
+        rng.integers(0, 2, n).astype(np.uint8),
+        rng.integers(0, n_models + 1, n).astype(np.uint8),
+    )  # some rows judge nobody
+    codes, weight = rng.integers(0, n_codes, n).astype(np.uint8), rng.random(n).astype(np.float32)
+    odds, factors = np.exp(rng.normal(size=(n, n_models))), np.exp(rng.normal(size=(n_codes, n_models, n_tries)))
+    losses, totals = np.zeros(n_tries, np.int64), np.zeros((n_models, 2), np.int64)
+    logistic.try_scales(codes, label, weight, fold, odds, factors, UNIT, losses)
+    logistic.total_loss(label, weight, fold, odds, UNIT, totals)
+    expected, expected_totals = np.zeros(n_tries), np.zeros((n_models, 2))
+    for row in range(n):
+        sign = 1 if label[row] == 0 else -1
+        for k in range(n_models):
+            expected_totals[k, int(k == fold[row])] += float(weight[row]) * math.log(1 + odds[row, k] ** sign)
+        if fold[row] < n_models:
+            moved = odds[row, fold[row]] * factors[codes[row], fold[row]]
+            expected += float(weight[row]) * np.log(1 + moved**sign)
+    np.testing.assert_allclose(losses / UNIT, expected, rtol=1e-9)
+    np.testing.assert_allclose(totals / UNIT, expected_totals, rtol=1e-9)
+
+
+@pytest.mark.parametrize("hashed", [True, False])
+def test_slots_of_keys_are_counted_and_numbered(hashed: bool) -> None:
+    rng = np.random.default_rng(1)
+    n_slots, n_seen = 37, 60
+    keys = rng.integers(0, 1 << 40 if hashed else n_slots, 100)
+    slot, counts = np.zeros(100, np.uint32), np.zeros(n_slots, np.int64)
+    slots.lay_out(keys, hashed, n_seen, slot, counts)
+    assert slot.tolist() == [key % n_slots for key in keys]
+    assert counts.tolist() == [int((slot[:n_seen] == at).sum()) for at in range(n_slots)]
+    own, code = counts >= 2, np.zeros(n_slots, np.uint32)
+    assert slots.number(np.packbits(own), 2, 1, code) == 2 + own.sum()
+    assert code.tolist() == [2 + int(own[:at].sum()) if own[at] else 1 for at in range(n_slots)]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 P = ParamSpec("P")
 R = TypeVar("R")
+A = TypeVar("A")
 B = TypeVar("B")
 
 
@@ -94,6 +95,10 @@ class Engine(ABC):
     ) -> list[NDArray[np.int64]]:
         """The same for a task with a list of results."""
         return [reduce(np.add, same) for same in zip(*self.each(task, *args, **kwargs), strict=True)]
+
+    def beside(self, function: Callable[[A], R], items: Sequence[A]) -> list[R]:
+        """What the function makes of each item, for work of the driver's own: side by side, where it has threads for that."""
+        return [function(item) for item in items]
 
     def count_workers(self) -> dict[str, Any] | None:
         """How the workers are, where they are more than threads: the facts of a `WorkersCounted`."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Concatenate
 
-from autocross.engines.base import B, Engine, P, R
+from autocross.engines.base import A, B, Engine, P, R
 
 
 class ThreadsEngine(Engine):
@@ -22,16 +22,19 @@ class ThreadsEngine(Engine):
         self.blocks = blocks
 
     def run(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
+        return self.beside(lambda block: task(block, *args, **kwargs), self.blocks)
+
+    def beside(self, function: Callable[[A], R], items: Sequence[A]) -> list[R]:
         def lane(first: int) -> list[R]:
-            return [task(block, *args, **kwargs) for block in self.blocks[first :: self.n_workers]]
+            return [function(item) for item in items[first :: self.n_workers]]
 
         # The caller's thread works too: one hand-over fewer for every task.
-        others = [self.pool.submit(lane, first) for first in range(1, min(self.n_workers, len(self.blocks)))]
+        others = [self.pool.submit(lane, first) for first in range(1, min(self.n_workers, len(items)))]
         try:
             lanes = [lane(0), *(other.result() for other in others)]
         finally:
             wait(others)  # an interrupt must not leave a thread at work on a block
-        return [lanes[at % self.n_workers][at // self.n_workers] for at in range(len(self.blocks))]
+        return [lanes[at % self.n_workers][at // self.n_workers] for at in range(len(items))]
 
     def close(self) -> None:
         self.blocks = ()

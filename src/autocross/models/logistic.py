@@ -235,12 +235,8 @@ class Regression:
             term = self.terms[cross]
             if cross == INTERCEPT or term.penalty.l1 or term.field.width > 1:
                 continue
-            own = ~term.tied
-            # In fixed point: the order of the codes must not matter.
-            mean = (
-                np.rint(np.where(own, term.weight, 0.0) * CENTRE_UNIT).astype(np.int64).sum(axis=0) / own.sum(axis=0) / CENTRE_UNIT
-            )
-            term.weight -= mean
+            mean = np.empty(self.n_models)
+            kernels.centre(term.weight, term.tied, CENTRE_UNIT, mean)
             self.terms[INTERCEPT].weight += mean
 
     def converge(self, tolerance: float, max_sweeps: int = 1000, crosses: Sequence[Cross] | None = None) -> int:

@@ -19,6 +19,7 @@ from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, pair_up
 from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, least_rows
 from autocross.kernels import logistic as kernels
+from autocross.kernels import lookup, slots
 from autocross.models.logistic import Penalty, Regression, left_out_bins
 from autocross.models.metrics import bin_odds, measure_bins
 from autocross.options import Metric
@@ -90,11 +91,8 @@ class Rung:
 
 def slot_codes(bits: NDArray[np.uint8], n_slots: int) -> tuple[NDArray[np.uint32], int]:
     """The code of every slot, and how many codes there are. ``bits`` tells the slots with a code of their own; others are rare."""
-    frequent = np.unpackbits(bits, count=n_slots).view(np.bool_)
-    n_codes = FIRST + int(np.count_nonzero(frequent))
-    code = np.full(n_slots, RARE, np.uint32)
-    code[frequent] = np.arange(FIRST, n_codes)
-    return code, n_codes
+    code = np.empty(n_slots, np.uint32)
+    return code, slots.number(bits, FIRST, RARE, code)
 
 
 def first_rows(block: Block, n: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -114,21 +112,20 @@ def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]
         n_slots = one.n_slots(on.learned)
         columns, starts = pair_up([block.codes[(at,)].between(0, last) for at in one.cross])
         keys = cross_key(columns, one.sizes)
-        slots = FieldCodes((keys % n_slots if math.prod(one.sizes) > n_slots else keys).astype(np.uint32), starts)
-        seen = slots.between(0, first)
-        entries = seen.codes if seen.starts is None else seen.codes[: seen.starts[-1]]
-        block.trials.append(slots)
-        found.append(np.minimum(np.bincount(entries, minlength=n_slots), on.least))
+        slot, count = np.empty(len(keys), np.uint32), np.zeros(n_slots, np.int64)
+        slots.lay_out(keys, math.prod(one.sizes) > n_slots, first if starts is None else starts[first], slot, count)
+        block.trials.append(FieldCodes(slot, starts))
+        found.append(np.minimum(count, on.least))
     return found
 
 
 @changes("trials")
-def gather(block: Block, slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, unit: float) -> list[Ints]:
+def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, unit: float) -> list[Ints]:
     """Give each slot its code; then gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
     last, found = block.among_first(first_n), []
-    for at, (bits, n_slots) in enumerate(slots):
+    for (bits, n_slots), coded in zip(coded_slots, block.trials, strict=True):
         code, n_codes = slot_codes(bits, n_slots)
-        block.trials[at] = coded = FieldCodes(code[block.trials[at].codes], block.trials[at].starts)
+        lookup.spread(code, coded.codes, coded.codes)
         sums = np.zeros((n_codes, block.odds.shape[1], 3), np.int64)
         rows = (*first_rows(block, last), unit, sums)
         coded = coded.between(0, last)
@@ -205,9 +202,10 @@ def gains_of_some(
     """Those of candidates that are laid out at the same time."""
     # A slot too rare to have a weight of its own needs no code either: what is left fits the cache.
     counts = engine.totals(lay_out, entrants, on)
-    slots = [(np.packbits(count >= on.least), len(count)) for count in counts]
-    sums = engine.totals(gather, slots, on.learned, regression.unit)
-    tries = [steps(regression, contest, *each, on.least) for each in zip(entrants, slots, sums, strict=True)]
+    coded = [(np.packbits(count >= on.least), len(count)) for count in counts]
+    sums = engine.totals(gather, coded, on.learned, regression.unit)
+    each = list(zip(entrants, coded, sums, strict=True))
+    tries = engine.beside(lambda one: steps(regression, contest, *one, on.least), each)
     if contest.metric == "log_loss":
         unit = regression.loss_unit
         scores = [-one / unit / regression.mean_weight for one in engine.totals(judge, tries, on.judged, unit)]
@@ -220,14 +218,13 @@ def gains_of_some(
 
 
 def steps(
-    regression: Regression, contest: Contest, one: Candidate, slots: tuple[NDArray[np.uint8], int], sums: Ints, least: int
+    regression: Regression, contest: Contest, one: Candidate, coded: tuple[NDArray[np.uint8], int], sums: Ints, least: int
 ) -> Floats:
     """What a step of its weights under each penalty does to the odds: (n_codes, n_models, n_penalties)."""
     tied = sums[:, :, 2] < least
     tied[:FIRST] = False
     kernels.tie(sums, tied)
-    n_slots = slots[1]
-    chain = one.chain(n_slots, slot_codes(*slots)[0]) if contest.smooth else None
+    chain = one.chain(coded[1], slot_codes(*coded)[0]) if contest.smooth else None
     factors = np.empty((len(sums), regression.n_models, len(contest.plain) + (0 if chain is None else len(contest.smooth))))
     grid = np.array([(penalty.l1, penalty.l2) for penalty in contest.plain])
     kernels.first_steps(sums, regression.unit, tied, grid, one.width, factors)

@@ -1,0 +1,40 @@
+"""Slots of a candidate cross: where its keys are counted while candidates compete.
+
+keys  : int64 (n_entries,)    key of the cross in each entry
+slots : uint32 (n_entries,)   a key's slot, the key itself where there are slots for all
+bits  : uint8                 one for each slot, the first in the highest place: whether it has a code of its own
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.kernels import kernel
+
+Ints = NDArray[np.int64]
+
+
+@kernel
+def lay_out(keys: Ints, hashed: bool, n_seen: int, slots: NDArray[np.uint32], counts: Ints) -> None:
+    """Give each key its slot, and count those of the first `n_seen` entries."""
+    n_slots = np.uint64(counts.shape[0])
+    for at in range(keys.shape[0]):
+        key = np.uint64(keys[at])
+        slot = key % n_slots if hashed else key
+        slots[at] = slot
+        if at < n_seen:
+            counts[slot] += 1
+
+
+@kernel
+def number(bits: Any, first: int, others: int, code: NDArray[np.uint32]) -> int:
+    """Number the slots that have a code of their own, from `first` on; the `others` share one. Returns how many codes there are."""
+    following = first
+    for slot in range(code.shape[0]):
+        own = (bits[slot >> 3] >> (7 - (slot & 7))) & 1
+        code[slot] = following if own else others
+        following += own
+    return following

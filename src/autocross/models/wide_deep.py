@@ -279,7 +279,7 @@ def train_until_best(
 def trained(network: nn.Module, examples: Examples, rows: Ints, seed: int, epochs: int, watch: Watch) -> Iterator[None]:
     """Train by Adam, one epoch for each item asked for. Ends within an epoch if it must; that epoch is then no item."""
     device = next(network.parameters()).device
-    optimisers = [kind(some, lr=RATE, weight_decay=L2) for kind, some in by_decay(network) if some]
+    optimisers = [kind(some, lr=RATE, weight_decay=L2, fused=True) for kind, some in by_decay(network) if some]
     rng = np.random.default_rng(seed)
     n = batch_rows(len(rows))
     for _ in range(epochs):

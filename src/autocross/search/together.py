@@ -20,13 +20,14 @@ from autocross.events import CrossTried, PhaseStarted, StepDone
 from autocross.models import tuning
 from autocross.models.logistic import Penalty, Regression
 from autocross.search import fieldwise
-from autocross.search.loop import ACCURACY, ROUGH_SWEEPS, WARM_SWEEPS, Accepted, Search, State, recall, remember
+from autocross.search.loop import ACCURACY, WARM_SWEEPS, Accepted, Search, State, recall, remember
 
 # Standard errors of the gain, where the search has found no cross and where it has: others are likelier then.
 FIRST_SIGMAS, SIGMAS = 2.0, 1.0
 DISTRUST = 3.0  # loss that a pair must gain to move its penalty by a factor of ten
 FAINTEST = 0.05  # of the effect of all pairs: the share of those that are dropped
 FEW_ROWS = 10  # for each possible value: a pair with fewer is sparse
+LOOK_SWEEPS = 2  # after which a group that loses is given up; one that gains has some more
 PHASE = "trying weak crosses together"
 
 
@@ -86,7 +87,12 @@ def is_sparse(search: Search, cross: Cross) -> bool:
 def tried(search: Search, state: State, group: Group, found: list[Cross]) -> State | None:
     """The state with these crosses of a group, if they gain enough over what is remembered."""
     broad, coded = with_all(search, state.regression, found, group.penalty)
-    score, (gain, error) = search.score(broad), search.gain(broad)
+    broad.converge(ACCURACY, LOOK_SWEEPS)
+    gain, error = search.gain(broad)
+    if gain > 0:  # what has lost by now would need a turn to pass, and none was seen
+        broad.converge(ACCURACY, WARM_SWEEPS)
+        gain, error = search.gain(broad)
+    score = search.score(broad)
     needed = (SIGMAS if state.accepted else FIRST_SIGMAS) * error
     accepted = gain > needed and score > state.score + group.lift
     facts = {"cross": f"{len(coded)} crosses together", "gain": gain, "error": error, "needed": needed, "score": score}
@@ -132,7 +138,7 @@ def weak_crosses(search: Search, regression: Regression, group: Group) -> list[C
 
 
 def with_all(search: Search, before: Regression, found: list[Cross], penalty: Penalty) -> tuple[Regression, list[Coded]]:
-    """The regression with all of the crosses, under one strong penalty."""
+    """The regression with all of the crosses, under one strong penalty, their weights still zero."""
     broad, coded = before.copy(), []
     smooth = penalty.times(before.mean_weight)
     for cross in found:
@@ -140,7 +146,6 @@ def with_all(search: Search, before: Regression, found: list[Cross], penalty: Pe
         field = coder.field([search.fields[at] for at in cross])
         broad.add(cross, field, smooth if field.chain else replace(smooth, smooth=0.0))
         coded.append((coder, n_collisions))
-    broad.converge(ACCURACY, ROUGH_SWEEPS)
     return broad, coded
 
 

@@ -93,8 +93,8 @@ def test_a_narrow_block_is_wide_again() -> None:
 
 
 def test_the_last_few_compete_on_all_rows() -> None:
-    assert halving.rung_rows("auto", 1888, 10_000_000, 0.25)[-2:] == [2_048_000, 10_000_000]
-    assert halving.rung_rows("auto", halving.FINALISTS, 10_000_000, 0.25) == [10_000_000]
+    assert halving.plan("auto", 1888, 10_000_000, 0.25)[-2:] == [(256_000, 29), (10_000_000, 8)]
+    assert halving.plan("auto", halving.FINALISTS, 10_000_000, 0.25) == [(10_000_000, 8)]
 
 
 def test_a_value_needs_its_share_of_rows_on_a_rung() -> None:

@@ -18,7 +18,7 @@ from autocross.features import FIRST, RARE, Field, FieldCodes
 from autocross.models import metrics
 from autocross.search import loop
 from autocross.search.candidates import children
-from autocross.search.halving import rung_rows
+from autocross.search.halving import plan
 
 FIELDS = [
     Field("a", "a", 5, True),
@@ -126,20 +126,19 @@ def test_few_keys_are_counted_and_looked_up_by_a_table(monkeypatch: pytest.Monke
 
 
 def test_rungs_have_a_floor_and_end_with_all_rows() -> None:
-    assert rung_rows("auto", 200, 100_000, 0.3)[0] == 16_000
-    assert rung_rows("auto", 200, 40_000, 0.3)[0] == 10_000
-    assert rung_rows("auto", 200, 100_000, 0.3)[-1] == 100_000
-    assert rung_rows("auto", 200, 5_000, 0.3) == [2000, 4000, 5000]
-    assert rung_rows("auto", 200, 5_000, 0.01) == [5000]
-    assert rung_rows("auto", 1, 100, 0.5) == [100]
+    assert plan("auto", 200, 150_000, 0.3) == [(32_000, 200), (64_000, 50), (128_000, 12), (150_000, 8)]
+    assert plan("auto", 200, 40_000, 0.3)[0] == (10_000, 200)
+    assert plan("auto", 200, 5_000, 0.3) == [(2000, 200), (4000, 50), (5000, 12)]
+    assert plan("auto", 200, 5_000, 0.01) == [(5000, 200)]
+    assert plan("auto", 1, 100, 0.5) == [(100, 1)]
 
 
 def test_the_papers_rungs_use_half_of_a_small_table() -> None:
-    rows = rung_rows("paper", 91, 32_561, 0.24)
-    assert len(rows) == 7
-    assert rows[-1] == 32_561 // 2
-    assert rows[0] == 32_561 // 254
-    assert rung_rows("paper", 91, 10_000_000, 0.24)[-1] == 2_000_000
+    rungs = plan("paper", 91, 32_561, 0.24)
+    assert [n for _, n in rungs] == [91, 45, 22, 11, 5, 2, 1]
+    assert rungs[-1][0] == 32_561 // 2
+    assert rungs[0][0] == 32_561 // 254
+    assert plan("paper", 91, 10_000_000, 0.24)[-1] == (2_000_000, 1)
 
 
 # What it finds.

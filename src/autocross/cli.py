@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Collection
@@ -330,7 +331,9 @@ def run(arguments: list[str] | None, work: Callable[..., Any] = app) -> int:
 
 def main() -> None:
     """Entry point of the command `autocross`."""
-    sys.exit(run(None))
+    code = run(None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: Ctrl-C has nothing to stop but Python's own end
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""Successive mini-batch gradient descent: candidates compete on ever more rows, the better half going on.
+"""Successive mini-batch gradient descent: candidates compete on ever more rows, the best of them going on.
 
 Sums are taken at weight zero, so a rung's sums over all its rows are those of the former rung plus those of the new rows:
 learning goes on where it stopped. Small rungs lie; a rung has 2,000 rows and 200 of the rarer label at least, and a
-quarter of all rows where that is no more than 16,000. The last few compete on all rows.
+quarter of all rows where that is no more than 32,000. After such a rung a quarter of the candidates goes on, in the paper, whose
+rungs begin small, half of them. The last few compete on all rows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from autocross.search.fieldwise import Candidate, Contest
 
 FEWEST_ROWS = 2_000
 FEWEST_RARER = 200
-FEWEST_SHARE, SHARE_ENDS = 4, 16_000
+FEWEST_SHARE, SHARE_ENDS = 4, 32_000
+GOING_ON = 4  # one of so many candidates goes on
 # One holdout, a fifth of all, judges with as many rows as learn, until these are 200,000.
 JUDGES, MOST_JUDGES = 5, 1_000_000
 FINALISTS = 8  # so few are compared on all rows at once: a round may accept several
@@ -35,18 +37,18 @@ class Scored:
     penalty: Penalty
 
 
-def rung_rows(halving: Halving, n_candidates: int, n_rows: int, rarer_rate: float) -> list[int]:
-    """How many rows each rung sees; the last one decides."""
+def plan(halving: Halving, n_candidates: int, n_rows: int, rarer_rate: float) -> list[tuple[int, int]]:
+    """How many rows each rung sees, and how many candidates compete on them; the last one decides."""
     if halving == "paper":
         n_rungs = max(1, math.ceil(math.log2(max(n_candidates, 2))))
         n_blocks = (2 if n_rows <= SMALL else 5) * (2**n_rungs - 1)
-        return [max(1, n_rows * (2 ** (k + 1) - 1) // n_blocks) for k in range(n_rungs)]
-    first = max(FEWEST_ROWS, math.ceil(FEWEST_RARER / max(rarer_rate, 1e-9)), min(math.ceil(n_rows / FEWEST_SHARE), SHARE_ENDS))
-    rows: list[int] = []
-    while first < n_rows and n_candidates >> len(rows) > FINALISTS:
-        rows.append(first)
-        first *= 2
-    return [*rows, n_rows]
+        return [(max(1, n_rows * (2 ** (k + 1) - 1) // n_blocks), max(1, n_candidates >> k)) for k in range(n_rungs)]
+    rows = max(FEWEST_ROWS, math.ceil(FEWEST_RARER / max(rarer_rate, 1e-9)), min(math.ceil(n_rows / FEWEST_SHARE), SHARE_ENDS))
+    rungs: list[tuple[int, int]] = []
+    while rows < n_rows and n_candidates > FINALISTS:
+        rungs.append((rows, n_candidates))
+        rows, n_candidates = 2 * rows, max(FINALISTS, n_candidates // GOING_ON)
+    return [*rungs, (n_rows, n_candidates)]
 
 
 Watch = Callable[[int, int, Sequence[Scored]], None]
@@ -57,14 +59,15 @@ def tournament(
     regression: Regression,
     contest: Contest,
     candidates: Sequence[Candidate],
-    rungs: Sequence[int],
+    rungs: Sequence[tuple[int, int]],
     n_rows: int,
     watch: Watch,
 ) -> list[Scored]:
     """The candidates of the last rung, best first. ``watch`` is told of each rung: its number, its rows, its ranking."""
     left = list(candidates)
     ranked: list[Scored] = []
-    for number, learned in enumerate(rungs):
+    for number, (learned, n_candidates) in enumerate(rungs):
+        left = left[:n_candidates]
         # Folds judge with the rows of the rung.
         judged = learned if regression.n_models > 1 else min(n_rows, max(learned, min(JUDGES * learned, MOST_JUDGES)))
         on = fieldwise.rung(engine, regression, contest, learned, judged, n_rows)
@@ -72,5 +75,5 @@ def tournament(
         ranked = [Scored(one, *gain) for one, gain in zip(left, gains, strict=True)]
         ranked.sort(key=lambda scored: (-scored.gain, scored.candidate.cross))
         watch(number, learned, ranked)
-        left = [scored.candidate for scored in ranked[: max(1, len(ranked) // 2)]]
+        left = [scored.candidate for scored in ranked]
     return ranked

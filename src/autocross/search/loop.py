@@ -224,7 +224,7 @@ class Search:
         self.enter(state)
         regression = state.regression
         entrants = self.worth_scoring(state, found)
-        rungs = halving.rung_rows(self.options.halving, len(entrants), self.n_rows, regression.rarer_rate)
+        rungs = halving.plan(self.options.halving, len(entrants), self.n_rows, regression.rarer_rate)
 
         def watch(rung: int, rows: int, ranked: Sequence[halving.Scored]) -> None:
             self.last.update((scored.candidate.cross, scored.gain / rows) for scored in ranked)

@@ -394,7 +394,7 @@ class SlowSearch:
             self.models = tried
 
     def tournament(self, models: Models, found: list[Cross], round: int) -> list[tuple[Cross, float, Penalty]]:
-        """The candidates of the last rung with gain and penalty, best first; of a rung a quarter goes on, or the last few."""
+        """The candidates of the last rung with gain and penalty, best first; the better half of a small rung goes on."""
         left = found
         if round % loop.EVERYTHING:
             known = sorted((cross for cross in found if cross in self.last), key=lambda cross: (-self.last[cross], cross))
@@ -408,7 +408,7 @@ class SlowSearch:
             ranked.sort(key=lambda one: (-one[1], one[0]))
             self.last.update({cross: gain / learned for cross, gain, _ in ranked})
             self.rungs.append(Rung(round + 1, learned, len(ranked), [(cross, gain) for cross, gain, _ in ranked[:5]]))
-            left = [cross for cross, _, _ in ranked[: max(halving.FINALISTS, len(ranked) // halving.GOING_ON)]]
+            left = [cross for cross, _, _ in ranked[: max(1, len(ranked) // 2)]]
         return ranked
 
     def rung_rows(self, models: Models, n_candidates: int) -> list[int]:
@@ -416,7 +416,7 @@ class SlowSearch:
         rarer_rate = min(Counter(models.label).values()) / models.n_rows
         share = min(math.ceil(models.n_rows / halving.FEWEST_SHARE), halving.SHARE_ENDS)
         first = max(halving.FEWEST_ROWS, math.ceil(halving.FEWEST_RARER / rarer_rate), share)
-        before = [first * 2**at for at in range(99) if n_candidates // halving.GOING_ON**at > halving.FINALISTS]
+        before = [first * 2**at for at in range(99) if n_candidates // 2**at > halving.FINALISTS]
         return [rows for rows in before if rows < models.n_rows] + [models.n_rows]
 
     def refit(self, former: Models, round: int) -> Models:

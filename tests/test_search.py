@@ -127,8 +127,8 @@ def test_few_keys_are_counted_and_looked_up_by_a_table(monkeypatch: pytest.Monke
 
 def test_rungs_have_a_floor_and_end_with_all_rows() -> None:
     assert plan("auto", 200, 150_000, 0.3) == [(32_000, 200), (64_000, 50), (128_000, 12), (150_000, 8)]
-    assert plan("auto", 200, 40_000, 0.3)[0] == (10_000, 200)
-    assert plan("auto", 200, 5_000, 0.3) == [(2000, 200), (4000, 50), (5000, 12)]
+    assert plan("auto", 200, 40_000, 0.3) == [(10_000, 200), (20_000, 100), (40_000, 50)]
+    assert plan("auto", 200, 5_000, 0.3) == [(2000, 200), (4000, 100), (5000, 50)]
     assert plan("auto", 200, 5_000, 0.01) == [(5000, 200)]
     assert plan("auto", 1, 100, 0.5) == [(100, 1)]
 

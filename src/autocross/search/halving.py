@@ -2,8 +2,8 @@
 
 Sums are taken at weight zero, so a rung's sums over all its rows are those of the former rung plus those of the new rows:
 learning goes on where it stopped. Small rungs lie; a rung has 2,000 rows and 200 of the rarer label at least, and a
-quarter of all rows where that is no more than 32,000. After such a rung a quarter of the candidates goes on, in the paper, whose
-rungs begin small, half of them. The last few compete on all rows.
+quarter of all rows where that is no more than 32,000. After a rung of so many a quarter of the candidates goes on, after a smaller
+one half of them. The last few compete on all rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autocross.search.fieldwise import Candidate, Contest
 FEWEST_ROWS = 2_000
 FEWEST_RARER = 200
 FEWEST_SHARE, SHARE_ENDS = 4, 32_000
-GOING_ON = 4  # one of so many candidates goes on
+GOING_ON = 4  # after a rung of so many rows, one of so many candidates goes on
 # One holdout, a fifth of all, judges with as many rows as learn, until these are 200,000.
 JUDGES, MOST_JUDGES = 5, 1_000_000
 FINALISTS = 8  # so few are compared on all rows at once: a round may accept several
@@ -47,7 +47,8 @@ def plan(halving: Halving, n_candidates: int, n_rows: int, rarer_rate: float) ->
     rungs: list[tuple[int, int]] = []
     while rows < n_rows and n_candidates > FINALISTS:
         rungs.append((rows, n_candidates))
-        rows, n_candidates = 2 * rows, max(FINALISTS, n_candidates // GOING_ON)
+        n_candidates = n_candidates // 2 if rows < SHARE_ENDS else max(FINALISTS, n_candidates // GOING_ON)
+        rows *= 2
     return [*rungs, (n_rows, n_candidates)]
 
 

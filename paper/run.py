@@ -120,7 +120,8 @@ def cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for name in [Path(options.data).stem] if options.data else options.datasets:
             own = {"data": options.data, "target": options.target} if options.data else {}
             one_split = options.quick or name in held_out.NAMES
-            for seed in ([0] if one_split else range(5) if options.data else seeds(name))[: 2 if method in SLOW else options.seeds]:
+            all_seeds = [0] if one_split else range(5) if options.data else seeds(name)
+            for seed in all_seeds[: options.seeds or (2 if method in SLOW else None)]:
                 yield {"dataset": name, "method": method, "seed": seed, "rows": QUICK_ROWS if options.quick else None, **own}
 
 
@@ -131,7 +132,7 @@ def main(arguments: list[str]) -> None:
         "--datasets", nargs="+", choices=NAMES + held_out.NAMES, help="by default all, and with --quick the paper's"
     )
     parser.add_argument("--methods", nargs="+", choices=list(METHODS))
-    parser.add_argument("--seeds", type=int, help="only the first so many")
+    parser.add_argument("--seeds", type=int, help="only the first so many; by default 5, of slow methods 2")
     parser.add_argument("--data", help="a Parquet file of your own")
     parser.add_argument("--target", default=TARGET)
     parser.add_argument("--cell", help=argparse.SUPPRESS)

@@ -21,7 +21,7 @@ from polars.testing import assert_frame_equal
 
 from autocross import AutoCross, AutoCrossClassifier, load
 from autocross.errors import ColumnError, FileError, LabelError, OptionError, TableError
-from autocross.serving.scorer import Scorer
+from autocross.serving.scorer import Scorer, probabilities, probability
 from autocross.table import files
 from autocross.table.coerce import typed
 from autocross.table.columns import NO_TIME, ListColumn, NumberColumn, TextColumn
@@ -607,6 +607,11 @@ def test_every_row_scores_alone_as_in_its_table(rows: pl.DataFrame, scorer: Scor
     for library in ("pandas", "pandas nullable", "pandas on arrow"):
         alone = [scorer.score_one(row) for row in LIBRARIES[library](rows).to_dict("records")]
         np.testing.assert_array_equal(alone, scorer.score(rows), err_msg=library)
+
+
+def test_a_log_odds_has_one_probability_alone_and_among_many() -> None:
+    log_odds = np.random.default_rng(0).normal(0, 20, 10_000)
+    np.testing.assert_array_equal(probabilities(log_odds), [probability(one) for one in log_odds.tolist()])
 
 
 def test_rows_of_a_file_score_alone_as_together(flat: pl.DataFrame, flat_scorer: Scorer, tmp_path: Path) -> None:

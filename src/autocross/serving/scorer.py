@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,10 +50,9 @@ class Explanation:
 
 
 def probability(log_odds: float) -> float:
-    """The probability of a log-odds; exp never overflows."""
-    if log_odds >= 0:
-        return 1.0 / (1.0 + math.exp(-log_odds))
-    return math.exp(log_odds) / (1.0 + math.exp(log_odds))
+    """The probability of a log-odds; exp never overflows. NumPy's, as for many: the C library's may differ in the last bit."""
+    e = float(np.exp(-abs(log_odds)))
+    return (1.0 if log_odds >= 0 else e) / (1.0 + e)
 
 
 def probabilities(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -107,21 +107,21 @@ def fit(
         classifier = AutoCrossClassifier(**{entry.name: getattr(chosen, entry.name) for entry in fields(Options)})
         classifier.fit(train, target, weight)
         classifier.save(output)
-    if interrupt.asked:
-        print("interrupted: the model has what was found until then", file=sys.stderr)
-    about = classifier.model_.about
-    facts = {
-        "model": str(output),
-        "n_rows": about.n_rows,
-        "n_fields": len(classifier.model_.producer.encoder.fields),
-        "n_crosses": len(about.crosses),
-        "metric": about.metric,
-        "validation_score": about.score,
-    }
-    if as_json:
-        print(json.dumps(facts))
-    else:
-        print(f"saved {output}", file=sys.stderr)
+        if interrupt.asked:
+            print("interrupted: the model has what was found until then", file=sys.stderr)
+        about = classifier.model_.about
+        facts = {
+            "model": str(output),
+            "n_rows": about.n_rows,
+            "n_fields": len(classifier.model_.producer.encoder.fields),
+            "n_crosses": len(about.crosses),
+            "metric": about.metric,
+            "validation_score": about.score,
+        }
+        if as_json:
+            print(json.dumps(facts))
+        else:
+            print(f"saved {output}", file=sys.stderr)
 
 
 @app.command

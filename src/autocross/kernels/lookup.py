@@ -16,6 +16,7 @@ from autocross.kernels import kernel, part
 
 Hashes = NDArray[np.uint64]
 Numbers = NDArray[np.int32]
+CHUNK = 256  # rows of which a loop does one thing at a time, as in `kernels.logistic`
 
 
 @part
@@ -93,12 +94,18 @@ def locate(
     """
     n = edges.shape[0] - (1 << levels)
     low, high = edges[0], edges[n - 1]
-    for row in range(bits.shape[0]):
-        x = in_order(bits[row])
-        at = np.uint64(start[np.uint64(min(max(x, low), high) - low) >> np.uint64(shift)])
-        # Shifted, not multiplied or chosen: of those the compiler makes a branch.
-        for up in range(1, levels):
+    x, at = np.empty(CHUNK, np.int64), np.empty(CHUNK, np.uint64)
+    for first in range(0, bits.shape[0], CHUNK):
+        # Views, whose places count from zero: the compiler knows that none counts from the end.
+        own, value, found = bits[first : first + CHUNK], values[first : first + CHUNK], place[first : first + CHUNK]
+        for i in range(own.shape[0]):
+            x[i] = in_order(own[i])
+            at[i] = start[np.uint64(min(max(x[i], low), high) - low) >> np.uint64(shift)]
+        # Of a level, several rows at once. Shifted, not multiplied or chosen: of those the compiler makes a branch.
+        for up in range(1, levels + 1):
             level = np.uint64(levels - up)
-            at += np.uint64(edges[at + (np.uint64(1) << level) - np.uint64(1)] <= x) << level
-        at += np.uint64(edges[at] <= x)
-        place[row] = at if values[row] == values[row] else np.uint64(n + 1)
+            middle = (np.uint64(1) << level) - np.uint64(1)
+            for i in range(own.shape[0]):
+                at[i] += np.uint64(edges[at[i] + middle] <= x[i]) << level
+        for i in range(own.shape[0]):
+            found[i] = at[i] if value[i] == value[i] else np.uint64(n + 1)

@@ -311,6 +311,15 @@ class Try:
     loss: float
 
 
+def gain_of(models: Models, former: Models) -> tuple[float, float]:
+    """What a row that judges gains over former models, and the standard error."""
+    unit = models.loss_unit
+    gains = [old - new for old, new in zip(former.row_losses(), models.row_losses(), strict=True)]
+    gain = sum(int(one * unit) for one in gains) / unit / len(gains)
+    square = sum(int(one * one * unit) for one in gains) / unit / len(gains)
+    return gain, math.sqrt(max(square - gain**2, 0.0) / len(gains))
+
+
 class SlowSearch:
     """The search over columns of codes. ``place`` has the rows' places in the shuffle, ``fresh`` draws the folds of a round."""
 
@@ -373,7 +382,7 @@ class SlowSearch:
             models.add(cross, codes, penalty)
 
     def run(self, label: Sequence[int], n_models: int, min_count: int, penalties: Sequence[Penalty]) -> None:
-        """From the columns alone, rounds until one accepts nothing."""
+        """From the columns alone, rounds until one accepts nothing, or hardly raises the score."""
         self.models = Models(label, self.fresh(0), n_models, min_count)
         for at, penalty in enumerate(penalties):
             self.add(self.models, (at,), penalty)
@@ -388,10 +397,14 @@ class SlowSearch:
             round += 1
             if not ranked:
                 break
-            tried = self.accept(self.refit(self.models, round), ranked, len(found), round)
+            fresh = self.refit(self.models, round)
+            begun = fresh.auc()
+            tried = self.accept(fresh, ranked, len(found), round)
             if len(self.accepted) == n_accepted:
                 break
             self.models = tried
+            if self.accepted[-1].score - begun <= loop.SLACK:
+                break
 
     def tournament(self, models: Models, found: list[Cross], round: int) -> list[tuple[Cross, float, Penalty]]:
         """The candidates of the last rung with gain and penalty, best first; the better half of a small rung goes on."""
@@ -464,14 +477,14 @@ class SlowSearch:
         """The models with the cross, and whether it gains more than chance would without costing score."""
         models = deepcopy(former)
         self.add(models, cross, penalty)
-        models.converge(loop.WARM_SWEEPS, [one for one in models.terms if {*one} & {*cross}])
-        unit = models.loss_unit
-        gains = [old - new for old, new in zip(former.row_losses(), models.row_losses(), strict=True)]
-        gain = sum(int(one * unit) for one in gains) / unit / len(gains)
-        square = sum(int(one * one * unit) for one in gains) / unit / len(gains)
-        error = math.sqrt(max(square - gain**2, 0.0) / len(gains))
+        near = [one for one in models.terms if {*one} & {*cross}]
         caution = loop.CAUTION if self.accepted else loop.FIRST_CAUTION
-        needed = caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
+        for sweeps in (loop.LOOK_SWEEPS, loop.WARM_SWEEPS - loop.LOOK_SWEEPS):
+            models.converge(sweeps, near)
+            gain, error = gain_of(models, former)
+            needed = caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
+            if gain <= loop.HOPE * needed:
+                break
         if gain > needed:
             models.converge(loop.WARM_SWEEPS)
         accepted = gain > needed and models.auc() >= score - loop.SLACK

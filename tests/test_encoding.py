@@ -160,6 +160,26 @@ def test_edges_by_counts_spread_the_rows_evenly() -> None:
         assert counts.min() > 0.9 * counts.mean()
 
 
+def test_a_coarse_field_of_quarters_stands_behind_those_kept() -> None:
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame({"job": ["a", "b"] * 500, "few": rng.integers(0, 3, 1000) / 2, "age": rng.lognormal(0, 2, 1000)})
+    frame = frame.with_columns(age=pl.when(pl.col("age") > 0.1).then("age"))
+    schema = infer(frame, {"few": "numerical"}, {})
+    table = typed(frame, schema)
+    encoder = Encoder.fit(schema, table.columns, EncodingRules(2, (10, 100), coarse=True))
+    assert not any("[4 even]" in field.name for field in encoder.fields)
+    ((stem, codes_by_stem, twin),) = encoder.coarse(encoder)  # three values tell less than four quarters would
+    assert [field.name for field in twin.fields] == ["age [4 even]"]
+    codes = codes_by_stem[encoder.stem_codes(table)[stem].codes]
+    assert codes.tolist() == twin.encode(table.columns["age"])[0].codes.tolist()
+    assert (codes == MISSING).tolist() == frame["age"].is_null().to_list()
+    counts = np.bincount(codes)[FIRST:]
+    assert len(counts) == 4
+    assert np.ptp(counts) <= 2
+    without = Encoder.fit(schema, table.columns, EncodingRules(2, (10, 100)))
+    assert without.coarse(without) == []
+
+
 def test_keeping_some_fields_keeps_their_codes() -> None:
     frame = pl.DataFrame({"job": ["a", "b"] * 30, "age": np.arange(60) / 7, "when": [date(2024, m, 1) for m in range(1, 13)] * 5})
     schema = infer(frame, {}, {})

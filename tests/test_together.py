@@ -79,6 +79,22 @@ def test_faint_pairs_of_numbers_come_in_together(monkeypatch: pytest.MonkeyPatch
     assert auc > without + 0.002
 
 
+def test_pairs_of_numbers_are_of_quarters_that_only_they_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    frame = bent(0, 0.1)
+    model, _ = fitted(frame)
+    coarse = {name for name in model.model_.producer.names if name.endswith("[4 even]") and " x " not in name}
+    assert coarse == {f"c{at} [4 even]" for at in range(8)}
+    pairs = [one.fields for one in model.crosses_ if {*one.fields} <= coarse]
+    assert len(pairs) > 5
+    model.save(tmp_path / "model.acx")
+    scorer = load(tmp_path / "model.acx")
+    assert scorer.score(frame[N : N + 50]).tolist() == [scorer.score_one(row) for row in frame[N : N + 50].iter_rows(named=True)]
+    given, _ = fitted(frame, granularities=[10, 100])
+    assert not any("[4 even]" in name for name in given.model_.producer.names)
+    alone, _ = fitted(bent(0, 0.0))
+    assert not any("[4 even]" in name for name in alone.model_.producer.names)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_numbers_that_do_not_bend_each_other_are_left_alone(seed: int) -> None:
     model, _ = fitted(bent(seed, 0.0))

@@ -34,7 +34,7 @@ from autocross.options import Options
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule
 from autocross.reading import Reader, Recipe
 from autocross.search import granularity
-from autocross.search.loop import NO_MORE, Accepted, Search, State, put
+from autocross.search.loop import HARDLY_MORE, NO_MORE, Accepted, Search, State, put
 from autocross.search.stopping import Stopped, Stopping
 from autocross.search.together import broaden
 from autocross.table.coerce import texts, typed, typed_column
@@ -82,17 +82,19 @@ class SoFar:
 
     encoder: Encoder
     folder: Path | None
-    laid_out: bool = False
+    broader: Encoder | None = None  # with coarse fields behind the others
     regression: Regression | None = None
     accepted: tuple[Accepted, ...] = ()
     score: float | None = None
 
-    def lay_out(self, engine: Engine, kept: Sequence[int]) -> None:
-        """Put these fields into the blocks, once, in place of the stems they are read from."""
-        if not self.laid_out:
-            origins = self.encoder.origins
-            engine.run(keep_fields, [origins[at] for at in kept], self.folder)
-            self.encoder, self.laid_out = self.encoder.keep(kept), True
+    def lay_out(self, engine: Engine, kept: Sequence[int], coarse: bool) -> None:
+        """Put these fields into the blocks, once, in place of the stems they are read from, and perhaps coarse ones behind them."""
+        if self.broader is None:
+            origins, narrower = self.encoder.origins, self.encoder.keep(kept)
+            added = self.encoder.coarse(narrower) if coarse else []
+            engine.run(keep_fields, [*(origins[at] for at in kept), *((stem, table) for stem, table, _ in added)], self.folder)
+            self.encoder = narrower
+            self.broader = Encoder(narrower.schema, (*narrower.columns, *(column for _, _, column in added)))
 
     def penalties(self, producer: Producer, mean_weight: float) -> dict[Cross, Penalty]:
         """Those chosen, else where the choice would begin."""
@@ -153,7 +155,7 @@ class Training:
             except Stopped as stopped:
                 why = str(stopped)
                 engine.run(widen)
-                so_far.lay_out(engine, range(len(so_far.encoder.fields)))
+                so_far.lay_out(engine, range(len(so_far.encoder.fields)), coarse=False)
             self.reporter.tell(SearchStopped, why=why, n_crosses=len(so_far.accepted))
             for n, one in enumerate(so_far.accepted, start=1):
                 seconds = one.seconds + (self.seconds_before if n > self.n_before else 0.0)
@@ -239,6 +241,7 @@ class Training:
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
         options, all_fields = self.options, so_far.encoder.fields
+        coarse = folds.n_models > 1  # else weak crosses are not tried
         resumable = options.checkpoint is not None or options.resume is not None
         same = checkpoint.identity(options, engine, rows.total_weight) if resumable else {}
         if options.resume is not None:
@@ -246,10 +249,10 @@ class Training:
             self.rules, self.history = left.rules, left.history
             self.seconds_before, self.n_before = left.seconds - self.reporter.seconds, len(left.beam[0].accepted)
             so_far.score = left.history[0]["score"]
-            so_far.lay_out(engine, left.kept)
+            so_far.lay_out(engine, left.kept, coarse)
         else:
             left = Checkpoint(self.keep_granularities(engine, so_far.encoder, rows, folds), [], {}, set(), [], [], 0.0)
-            so_far.lay_out(engine, left.kept)
+            so_far.lay_out(engine, left.kept, coarse)
             left.beam.append(State((), self.fitted(engine, so_far, rows, folds, min_count)))
         self.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
 
@@ -268,13 +271,16 @@ class Training:
         def fresh(round: int) -> Folds:
             return self.redraw(self.seed + 7919 * round)
 
-        fields, n_rows = so_far.encoder.fields, rows.n_rows
+        assert so_far.broader is not None
+        fields, n_rows = so_far.broader.fields, rows.n_rows
         search = Search(engine, fields, n_rows, options, self.reporter, folds.n_clusters, fresh, self.score)
         search.last, search.in_vain = left.last, left.in_vain
         for coder in {one.coder.fields: one.coder for state in left.beam for one in state.accepted}.values():
             search.put(coder)
         best, why = search.run(left.beam, keep, finished)
-        if why == NO_MORE and (broad := broaden(search, best)):
+        if why in (NO_MORE, HARDLY_MORE) and (broad := broaden(search, best)):
+            if max(at for cross in broad.features for at in cross) >= len(so_far.encoder.fields):
+                so_far.encoder = so_far.broader
             keep(broad)
         return why
 
@@ -351,7 +357,8 @@ class Training:
         bits = hash_bits(n_rows)
         self.rule("hash_bits", bits, f"rule for {n_rows:,} rows; for what exceeds {CAP:,} values")
         widths, quantiles = options.bins != "quantile", options.bins != "width"
-        return EncodingRules(min_count, granularities, widths, quantiles, n_buckets=1 << bits)
+        coarse = quantiles and why != "given"
+        return EncodingRules(min_count, granularities, widths, quantiles, n_buckets=1 << bits, coarse=coarse)
 
     def decide_folds(self, named: pl.DataFrame, times: dict[str, TimeColumn], n_rows: int) -> Folds:
         """Which rows judge which model; ``named`` has the columns that options name."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -26,16 +26,21 @@ from autocross.table.values import number_of
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+COARSE = 4  # bins of the coarse field
 SEARCH_BITS = 16  # upper bits of a number by which its place is guessed
 
 
 @dataclass(frozen=True)
 class Bins:
-    """The fields of one numerical column: for each, its name and its edges. Bin i holds edges[i-1] <= x < edges[i]."""
+    """The fields of one numerical column: for each, its name and its edges. Bin i holds edges[i-1] <= x < edges[i].
+
+    ``coarse`` are the edges of a field that is not there yet, of few bins.
+    """
 
     column: ColumnSchema
     names: tuple[str, ...]
     edges: tuple[Floats, ...]
+    coarse: Floats = field(default_factory=lambda: np.empty(0))
 
     @classmethod
     def fit(cls, schema: ColumnSchema, column: NumberColumn, rules: EncodingRules, n: Ints | None = None) -> Bins:
@@ -54,8 +59,9 @@ class Bins:
                 found.setdefault(places, f"{granularity} even")
         if len(found) > 1:
             found.pop((), None)  # a single bin for everything tells nothing
-        edges = tuple(midpoints(values, np.array(places, dtype=np.int64)) for places in found)
-        return cls(schema, tuple(f"{schema.name} [{name}]" for name in found.values()), edges)
+        few = thick(quantile_places(counts, COARSE), counts, rules.min_count) if rules.coarse and len(values) else ()
+        edges = tuple(midpoints(values, np.array(places, dtype=np.int64)) for places in (*found, few))
+        return cls(schema, tuple(f"{schema.name} [{name}]" for name in found.values()), edges[:-1], edges[-1])
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -69,16 +75,17 @@ class Bins:
     @cached_property
     def merged(self) -> Floats:
         """All edges of all fields: one search finds the codes of all of them."""
-        return np.unique(np.concatenate([*self.edges, np.empty(0)]))
+        return np.unique(np.concatenate([*self.edges, self.coarse]))
 
     @cached_property
     def codes_by_interval(self) -> list[NDArray[Any]]:
         """For each field, its code in every interval between merged edges; the last entry is for missing."""
-        tables = []
-        for field, edges in zip(self.fields, self.edges, strict=True):
-            codes = np.concatenate([[0], np.searchsorted(edges, self.merged, side="right")]) + FIRST
-            tables.append(np.append(codes, MISSING).astype(narrowest(field.n_codes)))
-        return tables
+        return [self.by_interval(edges) for edges in self.edges]
+
+    def by_interval(self, edges: Floats) -> NDArray[Any]:
+        """The code of a field with these edges in every interval between merged ones, then that of missing."""
+        codes = np.concatenate([[0], np.searchsorted(edges, self.merged, side="right")]) + FIRST
+        return np.append(codes, MISSING).astype(narrowest(FIRST + len(edges) + 1))
 
     @cached_property
     def one_row(self) -> tuple[list[float], list[tuple[int, ...]]]:
@@ -120,6 +127,12 @@ class Bins:
         if low == -math.inf:
             return "any" if high == math.inf else f"below {high:g}"
         return f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+
+    def coarser(self, than: Sequence[Field]) -> Bins | None:
+        """The coarse field on its own, if it tells something, and with fewer bins than these."""
+        if not 0 < len(self.coarse) < min(one.n_codes for one in than) - FIRST - 1:
+            return None
+        return Bins(self.column, (f"{self.column.name} [{COARSE} even]",), (self.coarse,))
 
     def keep(self, positions: Sequence[int]) -> Bins:
         """Only these of its fields."""

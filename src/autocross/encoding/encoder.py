@@ -159,6 +159,16 @@ class Encoder:
         column, at = self.places[field]
         return column.describe(at, code)
 
+    def coarse(self, kept: Encoder) -> list[tuple[int, NDArray[Any], Bins]]:
+        """Fields coarser than those kept of their columns: each one's stem, its codes by those of the stem, and its encoder."""
+        left = {column.column.name: column.fields for column in kept.columns}
+        found, stem = [], 0
+        for column in self.columns:
+            if isinstance(column, Bins) and (twin := column.coarser(left[column.column.name])):
+                found.append((stem, column.by_interval(column.coarse), twin))
+            stem += 1 if isinstance(column, Bins) else len(column.fields)
+        return found
+
     def keep(self, kept: Sequence[int]) -> Encoder:
         """Only these fields; a column left without any is no longer looked at."""
         wanted = set(kept)

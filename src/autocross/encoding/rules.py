@@ -22,6 +22,7 @@ class EncodingRules:
     quantiles: bool = True
     cap: int = CAP
     n_buckets: int = 1 << FEWEST_BITS  # codes for the hashed tail beyond the cap
+    coarse: bool = False  # few bins of equal counts as well, for weak pairs
 
 
 def min_count(n_rows: int) -> int:

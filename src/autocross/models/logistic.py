@@ -281,10 +281,12 @@ class Regression:
         """Log-odds, labels and weights of the rows that judge. Each fold's log-odds come from another model."""
         parts = self.engine.each(left_out)
         score, label, weight, _ = (np.concatenate(column) for column in zip(*parts, strict=True))
+        weight = weight.astype(np.float64)
         # Sums of floats must not depend on how rows are spread over blocks.
-        weighed = len(weight) > 0 and np.ptp(weight) > 0
-        order = np.lexsort([weight, label, score] if weighed else [label, score])
-        return score[order], label[order], weight[order].astype(np.float64)
+        if len(weight) > 0 and np.ptp(weight) > 0:
+            order = np.lexsort([weight, label, score])
+            return score[order], label[order], weight[order]
+        return np.concatenate([np.sort(score[label == 0]), np.sort(score[label == 1])]), np.sort(label), weight
 
     def effect(self, cross: Cross) -> float:
         """How far a field moves the log-odds: the mean square of its weights, by rows."""

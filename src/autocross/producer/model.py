@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.errors import OptionError
-from autocross.features import FIRST, Field, FieldCodes
+from autocross.features import FIRST, MISSING, Field, FieldCodes
 from autocross.producer.deep import DeepPart
 from autocross.table.columns import Table
 
@@ -100,7 +100,7 @@ class Producer:
             return self.encoder.describe(at, code)
         cross = self.crosses[at - n_base]
         if code < FIRST:
-            return "(rare)"
+            return "(missing)" if code == MISSING else "(rare)"
         if code >= FIRST + len(cross.values):
             return f"(hashed {code - FIRST - len(cross.values)})"
         parts = zip(cross.fields, cross.values[code - FIRST].tolist(), strict=True)

@@ -31,6 +31,7 @@ ACCURACY = tuning.FINE
 # any: with labels shuffled, one in twenty tables lets one pass. Once there is one, others are likelier.
 FIRST_CAUTION, CAUTION = 1.1, 0.9
 NO_MORE = "no cross gains more than chance would"
+HARDLY_MORE = "the last round hardly raised the metric"
 WIDEST = 64  # most features that are crossed with each other: some 2,000 candidates
 FEWEST = 100  # rows of the rarer label without which no cross could be told from chance
 STALE = 100  # candidates of former rounds that are scored again
@@ -40,8 +41,10 @@ A_ROUND = 5  # crosses that a round accepts at most
 ROUGH_SWEEPS = 5  # over all fields, before crosses choose their penalties anew
 WARM_SWEEPS = 3  # over the columns of a cross, to see what it gains; over all fields, once it is accepted or penalties moved
 ALL_SWEEPS = 50  # where nothing but the metric decides, a set must have all it can get
+LOOK_SWEEPS = 1  # after which a cross without hope is given up
+HOPE = 0.5  # of what a cross needs; those that passed had gained three quarters of it by then, or more
 SIMPLER = 0.98  # of a cross's gain, for which one of fewer of its columns is tried before it
-SLACK = 0.0002  # the metric may fall by this much: less than folds tell apart
+SLACK = 0.0002  # the metric may fall by this much: less than folds tell apart; a round that does not raise it by more is the last
 MOST_BITS = 22  # of the numbers of buckets by which rare keys are told
 SHRINK = 3.0  # times the penalty that is best for a cross alone
 RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of ten
@@ -137,13 +140,17 @@ class Accepted:
 
 @dataclass(frozen=True)
 class State:
-    """A feature set of the tree: its crosses, and a regression of it on the folds of its round, with its score and loss there."""
+    """A feature set of the tree: its crosses, and a regression of it on the folds of its round, with its score and loss there.
+
+    ``rise`` is by how much its round raised the score.
+    """
 
     accepted: tuple[Accepted, ...]
     regression: Regression
     round: int = 0
     score: float = -math.inf
     loss: float = math.inf
+    rise: float = math.inf
 
     @property
     def features(self) -> list[Cross]:
@@ -214,6 +221,8 @@ class Search:
             return f"fewer than {FEWEST} rows of the rarer label tell no cross from chance"
         if self.options.max_crosses is not None and len(state.accepted) >= self.options.max_crosses:
             return "the number of crosses asked for is reached"
+        if state.rise <= SLACK and not self.to_the_letter:
+            return HARDLY_MORE
         return None
 
     def step(self, state: State) -> list[State]:
@@ -292,7 +301,8 @@ class Search:
         if self.options.max_crosses is not None and in_a_row:
             wanted = min(wanted, self.options.max_crosses - len(state.accepted))
         regression = self.refit(state)
-        former = replace(state, regression=regression, round=state.round + 1, score=self.score(regression))
+        begun = self.score(regression)
+        former = replace(state, regression=regression, round=state.round + 1, score=begun)
         self.engine.each(remember)
         found: list[State] = []
         in_vain, tried = 0, set()
@@ -315,7 +325,7 @@ class Search:
                 self.engine.each(recall)
             if in_vain == (1 if self.to_the_letter else TRIES) or len(found) == wanted:
                 break
-        return found[-1:] if in_a_row else found
+        return [replace(child, rise=child.score - begun) for child in (found[-1:] if in_a_row else found)]
 
     def simpler_first(self, ranked: Sequence[halving.Scored]) -> list[halving.Scored]:
         """Before each cross those of fewer of its columns that gain nearly as much: more columns fit chance better."""
@@ -337,10 +347,14 @@ class Search:
         regression.add(cross, field, penalty)
         # What the cross changes most are the weights of its own columns.
         near = [one for one in regression.terms if not self.columns(one).isdisjoint(self.columns(cross))]
-        regression.converge(ACCURACY, WARM_SWEEPS, near)
-        gain, error = self.gain(regression)
         caution = CAUTION if state.accepted else FIRST_CAUTION
-        needed = 0.0 if self.to_the_letter else caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
+        errors = 0.0 if self.to_the_letter else caution * math.sqrt(2 * math.log(max(n_candidates, 2)))
+        regression.converge(ACCURACY, LOOK_SWEEPS, near)
+        gain, error = self.gain(regression)
+        if gain > errors * error * HOPE or self.to_the_letter:
+            regression.converge(ACCURACY, WARM_SWEEPS - LOOK_SWEEPS, near)
+            gain, error = self.gain(regression)
+        needed = errors * error
         enough = gain > needed or self.to_the_letter
         if enough:
             regression.converge(ACCURACY, ALL_SWEEPS if self.to_the_letter else WARM_SWEEPS)

@@ -10,7 +10,6 @@ zero and smooth along a number, as most of them say little; of these the faintes
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -24,7 +23,6 @@ from autocross.search.loop import ACCURACY, WARM_SWEEPS, Accepted, Search, State
 
 # Standard errors of the gain, where the search has found no cross and where it has: others are likelier then.
 FIRST_SIGMAS, SIGMAS = 2.0, 1.0
-DISTRUST = 3.0  # loss that a pair must gain to move its penalty by a factor of ten
 FAINTEST = 0.05  # of the effect of all pairs: the share of those that are dropped
 FEW_ROWS = 10  # for each possible value: a pair with fewer is sparse
 LOOK_SWEEPS = 2  # after which a group that loses is given up; one that gains has some more
@@ -33,16 +31,20 @@ PHASE = "trying weak crosses together"
 
 @dataclass(frozen=True)
 class Group:
-    """All crosses of these orders of so many columns, their penalty at first sight, and by how much the metric must rise then."""
+    """All crosses of these orders of so many columns, their penalty at first sight, and by how much the metric must rise then.
+
+    With ``coarse`` a number is crossed by few bins that are in no other term.
+    """
 
     orders: tuple[int, ...]
     strongest: int
     penalty: Penalty
     lift: float = 0.0
+    coarse: bool = False
 
 
 SPARSE = Group((2, 3), 9, Penalty(0.0, 30.0), 0.001)  # 120 crosses at most
-PAIRS = Group((2,), 20, Penalty(0.0, 100.0, 300.0))  # 190 at most
+PAIRS = Group((2,), 20, Penalty(0.0, 100.0, 300.0), coarse=True)  # 190 at most
 
 Coded = tuple[CrossCoder, int]  # and how many of its values share a bucket
 
@@ -86,7 +88,7 @@ def is_sparse(search: Search, cross: Cross) -> bool:
 
 def tried(search: Search, state: State, group: Group, found: list[Cross]) -> State | None:
     """The state with these crosses of a group, if they gain enough over what is remembered."""
-    broad, coded = with_all(search, state.regression, found, group.penalty)
+    broad, coded = with_all(search, state.regression, found, group)
     broad.converge(ACCURACY, LOOK_SWEEPS)
     gain, error = search.gain(broad)
     if gain > 0:  # what has lost by now would need a turn to pass, and none was seen
@@ -106,11 +108,11 @@ def tried(search: Search, state: State, group: Group, found: list[Cross]) -> Sta
     if group is SPARSE:
         tuning.tune_shared(broad, report, with_l1=False)
         broad.converge(ACCURACY, WARM_SWEEPS)
-        settle(broad, tuning.fields_of(broad), tuning.DISTRUST)  # fields say less where crosses say more
+        for cross in tuning.fields_of(broad):  # fields say less where crosses say more
+            tuning.choose_near(broad, cross, broad.terms[cross].penalty)
+        broad.converge(ACCURACY, WARM_SWEEPS)
     else:
-        pairs = [coder.fields for coder, _ in coded]
-        settle(broad, pairs, DISTRUST)
-        drop_faintest(broad, pairs)
+        drop_faintest(broad, [coder.fields for coder, _ in coded])
         broad.converge(ACCURACY, WARM_SWEEPS)
         coded = [one for one in coded if one[0].fields in broad.terms]
         report(f"{len(coded)} of them kept")
@@ -126,34 +128,36 @@ def weak_crosses(search: Search, regression: Regression, group: Group) -> list[C
     effect: dict[str, float] = {}
     coarsest: dict[str, int] = {}
     for at, field in enumerate(search.fields):
-        effect[field.column] = max(effect.get(field.column, 0.0), regression.effect((at,)))
+        if (at,) in regression.terms:
+            effect[field.column] = max(effect.get(field.column, 0.0), regression.effect((at,)))
+        elif not group.coarse:
+            continue
         known = coarsest.setdefault(field.column, at)
         if field.n_codes < search.fields[known].n_codes:
             coarsest[field.column] = at
     strongest = sorted(coarsest, key=lambda column: (-effect[column], column))[: group.strongest]
     fields = sorted(coarsest[column] for column in strongest)
-    there = {search.columns(cross) for cross in regression.terms}
     orders = [order for order in group.orders if search.options.max_order is None or order <= search.options.max_order]
-    return [cross for order in orders for cross in combinations(fields, order) if search.columns(cross) not in there]
+    found = [cross for order in orders for cross in combinations(fields, order)]
+    if group.coarse:  # beside a finer one of the same columns
+        return [cross for cross in found if cross not in regression.terms]
+    there = {search.columns(cross) for cross in regression.terms}
+    return [cross for cross in found if search.columns(cross) not in there]
 
 
-def with_all(search: Search, before: Regression, found: list[Cross], penalty: Penalty) -> tuple[Regression, list[Coded]]:
+def with_all(search: Search, before: Regression, found: list[Cross], group: Group) -> tuple[Regression, list[Coded]]:
     """The regression with all of the crosses, under one strong penalty, their weights still zero."""
     broad, coded = before.copy(), []
-    smooth = penalty.times(before.mean_weight)
+    smooth = group.penalty.times(before.mean_weight)
+    for at, field in enumerate(search.fields):
+        if group.coarse and (at,) not in broad.terms:
+            broad.add((at,), field, smooth)
     for cross in found:
         coder, n_collisions = search.code(fieldwise.candidate(cross, search.fields), before.min_count)
         field = coder.field([search.fields[at] for at in cross])
         broad.add(cross, field, smooth if field.chain else replace(smooth, smooth=0.0))
         coded.append((coder, n_collisions))
     return broad, coded
-
-
-def settle(broad: Regression, crosses: Sequence[Cross], distrust: float) -> None:
-    """Let each of them move its penalty."""
-    for cross in crosses:
-        tuning.choose_near(broad, cross, broad.terms[cross].penalty, distrust)
-    broad.converge(ACCURACY, WARM_SWEEPS)
 
 
 def drop_faintest(broad: Regression, pairs: list[Cross]) -> None:

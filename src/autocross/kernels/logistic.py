@@ -107,14 +107,24 @@ def scale(codes: Codes, factor: Floats, odds: Floats) -> None:
         scale_rows(codes, factor, odds, odds.shape[1])
 
 
-@kernel
-def scale_ragged(codes: Codes, starts: Ints, factor: Floats, odds: Floats) -> None:
-    """`scale` for a field with any number of codes a row."""
+@part
+def scale_ragged_rows(codes: Codes, starts: Ints, factor: Floats, odds: Floats, n_models: int) -> None:
     for row in range(starts.shape[0] - 1):
         for at in range(starts[row], starts[row + 1]):
             code = codes[np.uint64(at)]
-            for k in range(odds.shape[1]):
+            for k in range(n_models):
                 odds[row, k] *= factor[code, k]
+
+
+@kernel
+def scale_ragged(codes: Codes, starts: Ints, factor: Floats, odds: Floats) -> None:
+    """`scale` for a field with any number of codes a row."""
+    if odds.shape[1] == 1:
+        scale_ragged_rows(codes, starts, factor, odds, 1)
+    elif odds.shape[1] == FOLDS:
+        scale_ragged_rows(codes, starts, factor, odds, FOLDS)
+    else:
+        scale_ragged_rows(codes, starts, factor, odds, odds.shape[1])
 
 
 @part

@@ -3,8 +3,8 @@
 Each may be too sparse or too faint to prove itself, yet all of them may bring a lot. So all crosses of low order of the strongest
 columns are tried as one: they were not chosen by what they gain, hence a standard error or two tell them from chance. There are two
 such groups. Where columns have so many values that some pair is sparse, crosses of order two and three, under a penalty of their
-own; they must bring much, since so many crosses cost time in serving and are harder to read. Else all pairs of columns, held near
-zero and smooth along a number, as most of them say little; of these the faintest are dropped again.
+own; they must bring much, since so many crosses cost time in serving and are harder to read. Else all pairs of columns, numbers by
+quarters, held near zero and smooth, as most of them say little; of these the faintest are dropped again.
 """
 
 from __future__ import annotations

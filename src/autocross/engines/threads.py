@@ -4,19 +4,41 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Concatenate
 
 from autocross.engines.base import A, B, Engine, P, R
 
+Answer = tuple[Any, BaseException | None]
+Job = tuple[Callable[[], Any], SimpleQueue[Answer]]
+
+
+def serve(jobs: SimpleQueue[Job | None]) -> None:
+    """Do one job after the other; None is the end."""
+    while (job := jobs.get()) is not None:
+        work, answers = job
+        try:
+            answers.put((work(), None))
+        except BaseException as error:
+            answers.put((None, error))
+        del job, work  # an idle thread holds no block
+
 
 class ThreadsEngine(Engine):
-    """A pool of ``n_jobs`` threads, None or a negative number is one for each core this process may use."""
+    """``n_jobs`` threads, the caller's among them; None or a negative number is one for each core this process may use.
+
+    A pool of the standard library takes twice as long to hand a call over, and a call is often a millisecond of work.
+    """
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_workers = n_jobs if n_jobs is not None and n_jobs > 0 else n_cores()
         self.blocks: Sequence[Any] = ()
-        self.pool = ThreadPoolExecutor(self.n_workers, thread_name_prefix="autocross")
+        self.jobs: list[SimpleQueue[Job | None]] = [SimpleQueue() for _ in range(1, self.n_workers)]
+        self.threads = [Thread(target=serve, args=[jobs], name="autocross", daemon=True) for jobs in self.jobs]
+        for thread in self.threads:
+            thread.start()
 
     def place(self, blocks: Sequence[Any]) -> None:
         self.blocks = blocks
@@ -28,17 +50,24 @@ class ThreadsEngine(Engine):
         def lane(first: int) -> list[R]:
             return [function(item) for item in items[first :: self.n_workers]]
 
-        # The caller's thread works too: one hand-over fewer for every task.
-        others = [self.pool.submit(lane, first) for first in range(1, min(self.n_workers, len(items)))]
+        answers: list[SimpleQueue[Answer]] = [SimpleQueue() for _ in range(1, min(self.n_workers, len(items)))]
+        for first, (jobs, answer) in enumerate(zip(self.jobs, answers, strict=False), start=1):
+            jobs.put((partial(lane, first), answer))
         try:
-            lanes = [lane(0), *(other.result() for other in others)]
+            lanes = [lane(0)]
         finally:
-            wait(others)  # an interrupt must not leave a thread at work on a block
+            others = [answer.get() for answer in answers]  # an interrupt must not leave a thread at work on a block
+        for found, error in others:
+            if error is not None:
+                raise error
+            lanes.append(found)
         return [lanes[at % self.n_workers][at // self.n_workers] for at in range(len(items))]
 
     def close(self) -> None:
         self.blocks = ()
-        self.pool.shutdown()
+        for jobs, thread in zip(self.jobs, self.threads, strict=True):
+            jobs.put(None)
+            thread.join()
 
 
 def n_cores() -> int:

@@ -113,7 +113,7 @@ def tried(search: Search, state: State, group: Group, found: list[Cross]) -> Sta
         broad.converge(ACCURACY, WARM_SWEEPS)
     else:
         drop_faintest(broad, [coder.fields for coder, _ in coded])
-        broad.converge(ACCURACY, WARM_SWEEPS)
+        broad.sweep()  # the last fit goes on from there
         coded = [one for one in coded if one[0].fields in broad.terms]
         report(f"{len(coded)} of them kept")
     share = (gain / len(coded), error / len(coded), search.reporter.seconds, search.score(broad))

@@ -29,7 +29,7 @@ def serve(jobs: SimpleQueue[Job | None]) -> None:
 class ThreadsEngine(Engine):
     """``n_jobs`` threads, the caller's among them; None or a negative number is one for each core this process may use.
 
-    A pool of the standard library takes twice as long to hand a call over, and a call is often a millisecond of work.
+    A pool of the standard library takes longer to hand a call over, and a call is often a millisecond of work.
     """
 
     def __init__(self, n_jobs: int | None = None) -> None:

@@ -3,12 +3,14 @@
 make bench-peers
 .venv/bin/python benchmarks/peers.py --tables adult bank
 
-Methods are those of paper/methods.py, each fit in a process of its own, stopped after 5 minutes or 15 times our own time.
+Methods are those of paper/methods.py, each fit in a process of its own, stopped after 5 minutes or 15 times our own time. All
+have two turns, of which the shorter counts: the machine's speed moves while they run.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import time
@@ -31,6 +33,7 @@ PEERS = ["LightGBM", "CatBoost", "EBM", "Vowpal Wabbit", *OTHERS]
 PAPER_SECONDS = {"bank": 96, "adult": 129, "employee": 183, "credit": 1132}  # its search on 24 cores
 CATBOOST_AIM = {"adult": 1 / 4, "bank": 1 / 4, "employee": 1 / 4, "credit": 1.0, "criteo": 1 / 10}
 LEAST_LIMIT, TIMES_OURS = 300, 15  # seconds, and times our own: what takes longer is slower than any aim asks
+TURNS = 2
 SWEEP_ROWS = 1_000_000
 VW_ROWS = 200_000
 
@@ -49,18 +52,21 @@ def ratio(ours: float, cell: dict[str, Any]) -> str:
 
 def race(name: str, peers: list[str]) -> list[list[str]]:
     """The lines of one table: ours, then each peer's."""
-    ours = in_a_process({"dataset": name, "method": "AC+LR", "seed": 0, "rows": None})
-    title = name.capitalize()
-    paper = PAPER_SECONDS.get(name)
+    best: dict[str, dict[str, Any]] = {}
+    for _ in range(TURNS):
+        for method in ["AC+LR", *peers]:
+            if method in best and "seconds" not in best[method]:
+                continue  # once is enough for what was stopped
+            limit = max(LEAST_LIMIT, TIMES_OURS * best["AC+LR"]["seconds"] if best else 0)
+            cell = in_a_process({"dataset": name, "method": method, "seed": 0, "rows": None}, limit)
+            print(name, method, seconds_of(cell), file=sys.stderr, flush=True)
+            best[method] = min(best.get(method, cell), cell, key=lambda one: one.get("seconds", math.inf))
+    ours, paper = best.pop("AC+LR"), PAPER_SECONDS.get(name)
     beside = f"{ours['seconds'] / paper:.3f} of the paper's {paper} (aim 0.1)" if paper else ""
-    lines = [[title, "AC+LR", seconds_of(ours), f"{ours['auc']:.4f}", "", beside]]
-    for peer in peers:
-        limit = max(LEAST_LIMIT, TIMES_OURS * ours["seconds"])
-        cell = in_a_process({"dataset": name, "method": peer, "seed": 0, "rows": None}, limit)
+    lines = [[name.capitalize(), "AC+LR", seconds_of(ours), f"{ours['auc']:.4f}", "", beside]]
+    for peer, cell in best.items():
         aim = {"CatBoost": f"aim {CATBOOST_AIM[name]:g}", "EBM": "aim 0.1"}.get(peer, "")
         lines.append(["", peer, seconds_of(cell), f"{cell['auc']:.4f}" if "auc" in cell else "", ratio(ours["seconds"], cell), aim])
-    for line in lines:
-        print(line, file=sys.stderr, flush=True)
     return lines
 
 
@@ -105,8 +111,8 @@ def text_of(lines: list[list[str]], ours: float, theirs: float) -> str:
 
 {table(["", "", "s", "test AUC", "ours over theirs", ""], lines)}
 
-Default fits on the rows of seed 0, 2 threads, one after the other, ours with kernels compiled before. What takes
-more than {LEAST_LIMIT // 60} minutes and more than {TIMES_OURS} times as long as ours is stopped.
+Default fits on the rows of seed 0, 2 threads, one after the other, ours with kernels compiled before; the shorter of {TURNS} turns
+each. What takes more than {LEAST_LIMIT // 60} minutes and more than {TIMES_OURS} times as long as ours is stopped.
 
 LR alone, 39 fields of generated rows of Criteo's shape, one thread: a sweep of ours does {ours / 1e6:.2f} million rows a second
 (aim 1.5), a pass of Vowpal Wabbit over a text file, with no interactions, {theirs / 1e6:.3f} million. Ours has the codes in memory;

@@ -212,17 +212,22 @@ class Models:
                     self.odds[row][k] *= float(np.exp(term.weight[term.own[row][k], k]))
 
     def converge(self, max_sweeps: int, crosses: Iterable[Cross] | None = None) -> None:
-        """One step for every field in turn, until they promise too little."""
+        """One step for every field in turn, until they promise too little; one that does so before the others rests."""
+        everyone = at_work = list(crosses or self.terms)
         for _ in range(max_sweeps):
-            promised = 0.0
-            for cross in crosses or self.terms:
+            promised = {}
+            for cross in at_work:
                 delta, gain = self.step(self.terms[cross], self.terms[cross].penalty)
                 self.move(self.terms[cross], delta)
-                promised += gain
-            for cross in crosses or self.terms:
+                promised[cross] = gain / self.n_rows / len(self.models)
+            for cross in at_work:
                 self.centre(cross)
-            if promised / self.n_rows / len(self.models) < tuning.FINE:
+            if sum(promised.values()) >= tuning.FINE:
+                at_work = [cross for cross in at_work if promised[cross] > tuning.FINE / len(everyone)]
+            elif at_work == everyone:
                 break
+            else:
+                at_work = everyone
 
     def centre(self, cross: Cross) -> None:
         """The mean of a field's weights goes into the intercept."""

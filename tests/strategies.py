@@ -14,7 +14,7 @@ def coded_rows(draw: st.DrawFn, ragged: bool | None = None, max_rows: int = 40) 
     """Rows of one field, for one to three models."""
     n_rows = draw(st.integers(0, max_rows))
     n_codes = draw(st.sampled_from([2, 3, 7, 300]))
-    n_models = draw(st.integers(1, 3))
+    n_models = draw(st.sampled_from([1, 2, 3, 5]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     if draw(st.booleans()) if ragged is None else ragged:
         rows = [rng.choice(n_codes, min(n_codes, rng.integers(0, 4)), replace=False) for _ in range(n_rows)]

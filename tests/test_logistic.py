@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, hstack
 from sklearn.linear_model import LogisticRegression
 
 import reference
-from autocross.blocks import INTERCEPT, make_blocks
+from autocross.blocks import INTERCEPT, Cross, make_blocks
 from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
@@ -230,6 +230,22 @@ def test_a_warm_start_ends_at_the_same_optimum_in_fewer_sweeps() -> None:
         warm.move(cross, weight[:, None])
     assert warm.converge(1e-13) < from_zero
     np.testing.assert_allclose(problem.probability(warm), expected, atol=1e-6)
+
+
+def test_fields_that_promise_little_rest_until_all_promise_too_little() -> None:
+    problem = Problem(1, 400, [7, 5, 9, 3, 30, 12])
+    regression = problem.regression(Penalty(0, 2))
+    sums, steps = regression.sums, 0
+
+    def counted(cross: Cross, *moved: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        return sums(cross, *moved)
+
+    regression.sums = counted  # type: ignore[method-assign]
+    sweeps = regression.converge(1e-7)
+    assert sweeps < 1000 and steps < sweeps * len(regression.terms)
+    assert regression.sweep() < 1e-7
 
 
 def test_models_side_by_side_equal_models_alone() -> None:

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.kernels import kernel, part
+from autocross.kernels.lanes import add_slopes
 
 Codes = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -35,6 +36,7 @@ FARTHEST = 50.0  # no weight goes beyond: the probability is 0 or 1 to the last 
 CHUNK = 256  # rows of which a loop does one thing at a time: what it reads is at hand, and the compiler can do several at once
 ROOT_HALF, LN_2 = 0x3FE6A09E00000000, math.log(2.0)  # the bits of about sqrt(1/2)
 FOLDS = 5  # loops over one model, or over this many, are compiled apart: much faster where the compiler knows the number
+LEARNS = 1.0 - np.eye(FOLDS + 1, FOLDS)  # which of so many models learn from a row of each fold, and from one of no fold
 
 
 @part
@@ -64,11 +66,24 @@ def gather_rows(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, 
             add(sums, code, k, g, h)
 
 
+@part
+def gather_folds(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
+    """`gather_rows` of five models, four of them side by side, to the same bits."""
+    odd, total, learns = odds.reshape(-1), sums.reshape(-1), LEARNS.reshape(-1)
+    for row in range(codes.shape[0]):
+        code, own, y, scaled = codes[row], min(fold[row], FOLDS), float(label[row]), float(weight[row]) * unit
+        add_slopes(odd, row * FOLDS, y, scaled, learns, own * FOLDS, total, code * 2 * FOLDS)
+        g, h = slopes(odds[row, FOLDS - 1], y, scaled if own != FOLDS - 1 else 0.0)
+        add(sums, code, FOLDS - 1, g, h)
+
+
 @kernel
 def gather(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
     """Add each row's gradient and curvature to its code, and count it where sums have a third place for that."""
     if odds.shape[1] == 1:
         gather_rows(codes, label, weight, fold, odds, unit, sums, 1)
+    elif odds.shape[1] == FOLDS and sums.shape[2] == 2:
+        gather_folds(codes, label, weight, fold, odds, unit, sums)
     elif odds.shape[1] == FOLDS:
         gather_rows(codes, label, weight, fold, odds, unit, sums, FOLDS)
     else:

@@ -147,12 +147,16 @@ def left_out_bins(block: Block, first_n: int, unit: float) -> Ints:
 
 @dataclass
 class Term:
-    """One field of the model: ``weight`` is (n_codes, n_models), ``tied`` marks codes too rare to have their own."""
+    """One field of the model: ``weight`` is (n_codes, n_models), ``tied`` marks codes too rare to have their own.
+
+    ``promised`` is by how much its last step was to bring the loss down, per unit of weight.
+    """
 
     field: Field
     penalty: Penalty
     weight: Floats
     tied: NDArray[np.bool_]
+    promised: float = 0.0
 
 
 class Regression:
@@ -168,7 +172,7 @@ class Regression:
         self.loss_unit = self.unit / 1024
         self.bin_unit = self.unit / 2048  # a bin counts in floats: all of them stay below 2^51
         self.terms: dict[Cross, Term] = {}
-        self.sweep_seconds = 0.0  # what the last sweep took
+        self.sweep_seconds = 0.0  # what the last sweep over all fields took
         if everyone:
             engine.each(learn_from_all)
         n_labels = engine.total(start, n_models)
@@ -213,20 +217,21 @@ class Regression:
 
     def sweep(self, crosses: Sequence[Cross] | None = None) -> float:
         """One step for every field in turn; returns the decrease of the loss promised by the steps, per unit of weight."""
-        promised, began = 0.0, perf_counter()
+        began, chosen = perf_counter(), crosses or tuple(self.terms)
         moved: Cross | None = None
         factor: Floats | None = None
-        for cross in crosses or tuple(self.terms):
+        for cross in chosen:
             term = self.terms[cross]
             delta, gain = self.step(cross, self.sums(cross, moved, factor), term.penalty)
             term.weight += delta
-            promised += gain
+            term.promised = gain / self.total_weight / self.n_models
             moved, factor = cross, np.exp(delta)
         if moved is not None and factor is not None:
             self.engine.each(scale, moved, factor)
-        self.centre(crosses or tuple(self.terms))
-        self.sweep_seconds = perf_counter() - began
-        return promised / self.total_weight / self.n_models
+        self.centre(chosen)
+        if len(chosen) == len(self.terms):
+            self.sweep_seconds = perf_counter() - began
+        return sum(self.terms[cross].promised for cross in chosen)
 
     def centre(self, crosses: Sequence[Cross]) -> None:
         """Move the mean weight of each field into the intercept. Where every row has one code of the field no odds change, the
@@ -240,10 +245,18 @@ class Regression:
             self.terms[INTERCEPT].weight += mean
 
     def converge(self, tolerance: float, max_sweeps: int = 1000, crosses: Sequence[Cross] | None = None) -> int:
-        """Sweep, over all fields or some, until a sweep promises less than ``tolerance`` a row; returns the number of sweeps."""
+        """Sweep, over all fields or some, until a sweep promises less than ``tolerance`` a row; returns the number of sweeps.
+
+        A field that promises less than its share of that rests until those at work are done; then all of them must be.
+        """
+        everyone = at_work = tuple(crosses or self.terms)
         for sweep in range(1, max_sweeps + 1):
-            if self.sweep(crosses) < tolerance:
+            if self.sweep(at_work) >= tolerance:
+                at_work = tuple(cross for cross in at_work if self.terms[cross].promised > tolerance / len(everyone))
+            elif at_work == everyone:
                 return sweep
+            else:
+                at_work = everyone
         return max_sweeps
 
     def copy(self) -> Regression:

@@ -14,16 +14,13 @@ Floats = NDArray[np.float64]
 
 def auc(label: NDArray[Any], score: Floats, weight: Floats) -> float:
     """Probability that a positive row scores above a negative one, ties counting half. NaN if a class is absent."""
-    order = np.argsort(score, kind="stable")
-    ranked, positive = score[order], label[order] == 1
-    up = np.where(positive, weight[order], 0.0)
-    down = np.where(positive, 0.0, weight[order])
-    first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])) if len(ranked) else np.empty(0, int)
-    if not len(first) or up.sum() == 0 or down.sum() == 0:
-        return float("nan")
-    ups, downs = np.add.reduceat(up, first), np.add.reduceat(down, first)
-    below = np.cumsum(downs) - downs
-    return float((ups * (below + downs / 2)).sum() / (ups.sum() * downs.sum()))
+    positive = label == 1
+    up, own, down = score[positive], weight[positive], score[~positive]
+    order = np.argsort(down, kind="stable")
+    below = np.concatenate([[0.0], np.cumsum(weight[~positive][order])])  # weight of so many of the lowest negatives
+    won = sum(below[np.searchsorted(down[order], up, side)] for side in ("left", "right")) / 2
+    pairs = float(own.sum() * below[-1])
+    return float((own * won).sum()) / pairs if pairs else float("nan")
 
 
 def log_loss(label: NDArray[Any], score: Floats, weight: Floats) -> float:

@@ -58,6 +58,27 @@ def test_an_interrupt_at_any_moment_keeps_what_was_found(moment: int, table: Pat
     assert f"saved {out}" in told
 
 
+def test_an_interrupt_while_polars_works_in_a_thread_only_asks() -> None:
+    """Polars puts a handler of its own before the one that is there when it is imported, and raises in its threads."""
+    program = (
+        "import os, signal, threading\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from autocross.interrupts import interruptible\n"
+        "with interruptible() as interrupt, ThreadPoolExecutor(2) as pool:\n"
+        "    import polars as pl\n"
+        "    frame = pl.DataFrame({'n': range(100_000)})\n"
+        "    def work(_):\n"
+        "        for _ in range(20): frame.filter((pl.col('n') * 7919 % 1_000_003).sort() % 3 == 0)\n"
+        "    with interruptible():\n"
+        "        for _ in range(20):\n"
+        "            interrupt.asked = False\n"
+        "            threading.Timer(0.02, os.kill, [os.getpid(), signal.SIGINT]).start()\n"
+        "            while not interrupt.asked: list(pool.map(work, range(4)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_interrupt_while_the_program_starts_keeps_the_fit(table: Path, tmp_path: Path) -> None:
     """Python's own start and the parsing of arguments apart."""
     out = tmp_path / "m.acx"

@@ -24,12 +24,14 @@ class Interrupt:
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
     """Within, Ctrl-C asks for an end. Where it has another handler, or in another thread, nothing changes."""
-    now = signal.getsignal(signal.SIGINT)
+    now, here = signal.getsignal(signal.SIGINT), threading.current_thread() is threading.main_thread()
     if isinstance(now, Interrupt):
+        if here:  # once more: polars, if imported since, has put itself before it, and would raise
+            signal.signal(signal.SIGINT, now)
         yield now
         return
     interrupt = Interrupt()
-    if now is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+    if now is not signal.default_int_handler or not here:
         yield interrupt
         return
     signal.signal(signal.SIGINT, interrupt)

@@ -28,11 +28,12 @@ class CIN(nn.Module):
 
     def pooled(self, x0: Tensor) -> Tensor:
         """The sums of all maps: (n_rows, sum of the layers)."""
+        x0 = x0.transpose(1, 2)  # the fields come last: all rows then take part in one product of matrices
         xk, sums = x0, []
         for weight in self.weights:
-            products = (xk[:, :, None] * x0[:, None]).flatten(1, 2)  # (n_rows, n_maps * n_fields, size)
-            xk = weight @ products  # one product of matrices a row; a convolution computes the same, more slowly
-            sums.append(xk.sum(2))
+            products = (xk[..., None] * x0[:, :, None]).flatten(2)  # (n_rows, size, n_maps * n_fields)
+            xk = products @ weight.T
+            sums.append(xk.sum(1))
         return torch.cat(sums, 1)
 
     def forward(self, x0: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from reference import CodedRows
 
 @st.composite
 def coded_rows(draw: st.DrawFn, ragged: bool | None = None, max_rows: int = 40) -> CodedRows:
-    """Rows of one field, for one to three models."""
+    """Rows of one field, for one to five models."""
     n_rows = draw(st.integers(0, max_rows))
     n_codes = draw(st.sampled_from([2, 3, 7, 300]))
     n_models = draw(st.sampled_from([1, 2, 3, 5]))

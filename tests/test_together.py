@@ -15,7 +15,7 @@ from autocross.blocks import Cross
 from autocross.models.logistic import Regression
 from autocross.search import together
 from autocross.search.loop import Search, State
-from autocross.search.together import FAINTEST, PAIRS, SPARSE, Group, broaden, drop_faintest, weak_crosses
+from autocross.search.together import EVERY_PAIR, FAINTEST, PAIRS, SPARSE, Group, broaden, drop_faintest, weak_crosses
 
 N = 12_000
 
@@ -145,14 +145,36 @@ def test_what_is_tried_together(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {len(cross) for cross in found} == {2}
 
 
-@pytest.mark.parametrize(("n_values", "each", "groups"), [(40, 0.25, [SPARSE]), (10, 0.1, [PAIRS])])
-def test_sparse_crosses_are_tried_where_some_pair_is_sparse_and_pairs_that_are_not(
-    monkeypatch: pytest.MonkeyPatch, n_values: int, each: float, groups: list[Group]
+@pytest.mark.parametrize(("n_values", "each", "first"), [(40, 0.25, SPARSE), (10, 0.1, PAIRS)])
+def test_sparse_crosses_are_tried_where_some_pair_is_sparse_then_pairs_that_are_not_then_all(
+    monkeypatch: pytest.MonkeyPatch, n_values: int, each: float, first: Group
 ) -> None:
     tried: list[Group] = []
     monkeypatch.setattr(together, "tried", lambda search, state, group, found: tried.append(group))
     fitted(crossed(6, n_values, each))
-    assert tried == groups
+    assert tried == [first, EVERY_PAIR]
+
+
+@pytest.mark.parametrize(("n_columns", "n_values", "each", "refused"), [(14, 20, 0.06, PAIRS), (18, 40, 0.1, SPARSE)])
+def test_where_crosses_lose_that_are_held_less_every_pair_may_gain(
+    monkeypatch: pytest.MonkeyPatch, n_columns: int, n_values: int, each: float, refused: Group
+) -> None:
+    accepted: dict[Group, bool] = {}
+
+    def watch(search: Search, state: State, group: Group, found: list[Cross]) -> State | None:
+        broad = tried(search, state, group, found)
+        accepted[group] = broad is not None
+        return broad
+
+    tried = together.tried
+    monkeypatch.setattr(together, "tried", watch)
+    frame = crossed(n_columns, n_values, each)
+    both, auc = fitted(frame)
+    assert accepted == {refused: False, EVERY_PAIR: True}
+    assert len(both.crosses_) > 50
+    monkeypatch.setattr(training, "broaden", lambda search, state: None)
+    _, without = fitted(frame)
+    assert auc > without + 0.002
 
 
 def test_the_number_of_crosses_asked_for_holds() -> None:

@@ -1,10 +1,11 @@
 """Weak crosses together: after the search, those that gain too little one by one to be told from chance.
 
 Each may be too sparse or too faint to prove itself, yet all of them may bring a lot. So all crosses of low order of the strongest
-columns are tried as one: they were not chosen by what they gain, hence a standard error or two tell them from chance. There are two
-such groups. Where columns have so many values that some pair is sparse, crosses of order two and three, under a penalty of their
-own; they must bring much, since so many crosses cost time in serving and are harder to read. Else all pairs of columns, numbers by
-quarters, held near zero and smooth, as most of them say little; of these the faintest are dropped again.
+columns are tried as one: they were not chosen by what they gain, hence a standard error or two tell them from chance. There are
+three such groups. Where columns have so many values that some pair is sparse, crosses of order two and three, under a penalty of
+their own. Else the pairs of columns that are not, numbers by quarters, held near zero and smooth, as most of them say little.
+Else every pair, held nearer still. Of pairs the faintest are dropped again. The first and the last group must bring much, since
+so many crosses cost time in serving and are harder to read.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class Group:
 
 SPARSE = Group((2, 3), 9, Penalty(0.0, 30.0), 0.001)  # 120 crosses at most
 PAIRS = Group((2,), 20, Penalty(0.0, 100.0, 300.0), coarse=True)  # 190 at most
+EVERY_PAIR = Group((2,), 20, Penalty(0.0, 1000.0, 3000.0), 0.0005, coarse=True)
 
 Coded = tuple[CrossCoder, int]  # and how many of its values share a bucket
 
@@ -71,7 +73,7 @@ def broaden(search: Search, state: State) -> State | None:
 
 def worth_trying(search: Search, state: State) -> list[tuple[Group, list[Cross]]]:
     """The groups and their crosses. Where the search has found nothing, sparse crosses would be a long shot."""
-    found = {group: weak_crosses(search, state.regression, group) for group in (SPARSE, PAIRS)}
+    found = {group: weak_crosses(search, state.regression, group) for group in (SPARSE, PAIRS, EVERY_PAIR)}
     if not state.accepted or not any(is_sparse(search, cross) for cross in found[SPARSE]):
         del found[SPARSE]
     found[PAIRS] = [cross for cross in found[PAIRS] if not is_sparse(search, cross)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from autocross import AutoCrossClassifier, crossing, load
-from autocross.crossing import MODULUS, MOST_ENTRIES, CrossCoder, count_keys, cross_key, pair_up
+from autocross.crossing import MODULUS, MOST_ENTRIES, CrossCoder, count_keys, cross_key, exact_key, pair_up
 from autocross.features import FIRST, RARE, Field, FieldCodes
 from autocross.models import metrics
 from autocross.search import loop
@@ -75,6 +76,18 @@ def test_keys_tell_combinations_apart_and_one_row_is_as_many(rows: list[tuple[in
     keys = cross_key(columns, sizes)
     assert len(set(keys.tolist())) == len(set(rows))
     assert keys.tolist() == [cross_key(row, sizes) for row in rows]
+
+
+@given(st.data(), st.lists(st.integers(1, 1 << 17), min_size=2, max_size=5))
+def test_the_key_of_a_row_scored_alone_is_the_same_or_left_to_the_other_way(data: st.DataObject, sizes: list[int]) -> None:
+    n_fields = len(sizes) + 2
+    fields = data.draw(st.permutations(range(n_fields)))[: len(sizes)]
+    codes = [0] * n_fields
+    for at, size in zip(fields, sizes, strict=True):
+        codes[at] = data.draw(st.integers(0, size - 1))
+    key = exact_key(fields, sizes)
+    assert (key is None) == (math.prod(sizes) > MODULUS)
+    assert key is None or key(codes) == cross_key([codes[at] for at in fields], sizes)
 
 
 def test_keys_beyond_the_modulus_are_hashed_alike_in_both_paths() -> None:

@@ -7,7 +7,7 @@ while the product of the sizes is smaller, a hash beyond. Frequent keys get code
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,28 @@ def cross_key(codes: Sequence[Any], sizes: Sequence[int]) -> Any:
         key, span = key * size + code, span * size
         if span > MODULUS:
             key = key % MODULUS
+    return key
+
+
+def exact_key(fields: Sequence[int], sizes: Sequence[int]) -> Callable[[Sequence[int]], int] | None:
+    """`cross_key` of these among the codes of a row, in less time; none where keys are hashed.
+
+    >>> exact_key([0, 2, 3], [10, 20, 30])([1, 7, 2, 3]), exact_key([2, 3], [20, 30])([1, 7, 2, 3])
+    (663, 63)
+    """
+    if math.prod(sizes) > MODULUS:
+        return None
+    if len(fields) == 2:
+        (one, other), size = fields, sizes[1]
+        return lambda codes: codes[one] * size + codes[other]
+    digits = tuple(zip(fields, sizes, strict=True))
+
+    def key(codes: Sequence[int]) -> int:
+        found = 0
+        for at, size in digits:
+            found = found * size + codes[at]
+        return found
+
     return key
 
 

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.crossing import CrossCoder, exact_key
 from autocross.encoding.discretize import Bins
 from autocross.encoding.encoder import ColumnEncoder
 from autocross.encoding.vocabulary import Vocabulary
 from autocross.errors import TableError
+from autocross.features import FIRST, RARE
 from autocross.producer.bundle import read
 from autocross.producer.model import Model
 
@@ -94,18 +96,37 @@ def contributions(column: ColumnEncoder, weights: list[list[float]]) -> Callable
     return by_code
 
 
+def adder(cross: CrossCoder, weight: list[float], ragged: bool) -> Callable[[float, Sequence[Any]], float]:
+    """Adds a cross's weight in a row whose fields have these codes to the log-odds so far: looked up ahead where it can be."""
+    key = exact_key(cross.fields, cross.sizes)
+    if ragged or cross.n_buckets or key is None:
+
+        def by_code(total: float, codes: Sequence[Any]) -> float:
+            for code in cross.encode_one([codes[at] for at in cross.fields]):
+                total += weight[code]
+            return total
+
+        return by_code
+    get, rare = dict(zip(cross.keys.tolist(), weight[FIRST:], strict=True)).get, weight[RARE]
+    return lambda total, codes: total + get(key(codes), rare)
+
+
 class Scorer:
     """Scores rows by a model. ``score`` is the probability of the positive label."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self.plan, first = [], 0
+        ragged: set[int] = set()
         for column in model.producer.encoder.columns:
             weights = [weight.tolist() for weight in model.weights[first : first + len(column.fields)]]
+            ragged.update(range(first, first + len(column.fields)) if column.ragged else ())
             first += len(column.fields)
             self.plan.append((column.column.name, contributions(column, weights)))
-        crosses = model.producer.crosses
-        self.crosses = [(cross, weight.tolist()) for cross, weight in zip(crosses, model.weights[first:], strict=True)]
+        self.crosses = [
+            adder(cross, weight.tolist(), not ragged.isdisjoint(cross.fields))
+            for cross, weight in zip(model.producer.crosses, model.weights[first:], strict=True)
+        ]
 
     def log_odds_one(self, row: Mapping[str, Any]) -> float:
         """The log-odds of one row, added up in the order of the fields."""
@@ -119,9 +140,8 @@ class Scorer:
         deep = self.model.deep
         if self.crosses or deep is not None:
             codes = self.model.producer.encoder.encode_one(row)
-            for cross, weight in self.crosses:
-                for code in cross.encode_one([codes[at] for at in cross.fields]):
-                    total += weight[code]
+            for add in self.crosses:
+                total = add(total, codes)
             if deep is not None:
                 total += deep.log_odds_one(codes)
         return total

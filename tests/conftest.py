@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from autocross.estimator import AutoCrossClassifier
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+DATA = Path(os.environ.get("AUTOCROSS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 ENGINES: dict[str, Callable[[], Engine]] = {
     "serial": SerialEngine,

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -161,15 +162,13 @@ class CrossCoder:
     def encode_one(self, coded: Sequence[Any]) -> tuple[int, ...]:
         """The codes of one row: one, or one for each combination where a field has several."""
         if any(isinstance(one, tuple) for one in coded):
-            rows = [
-                FieldCodes(np.atleast_1d(np.array(one, np.int64)), np.array([0, len(one)]) if isinstance(one, tuple) else None)
-                for one in coded
-            ]
-            return tuple(self.encode(rows).codes.tolist())
-        key = cross_key(coded, self.sizes)
-        if self.n_buckets:
-            return (self.code.get(key, FIRST + len(self.values) + key % self.n_buckets),)
-        return (self.code.get(key, RARE),)
+            rows = product(*(one if isinstance(one, tuple) else (one,) for one in coded))  # in the order of `pair_up`
+            return tuple(self.code_of(cross_key(codes, self.sizes)) for codes in islice(rows, MOST_ENTRIES))
+        return (self.code_of(cross_key(coded, self.sizes)),)
+
+    def code_of(self, key: int) -> int:
+        """`look_up` of one key."""
+        return self.code.get(key, FIRST + len(self.values) + key % self.n_buckets if self.n_buckets else RARE)
 
 
 def most_frequent(

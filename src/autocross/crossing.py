@@ -161,10 +161,8 @@ class CrossCoder:
 
     def encode_one(self, coded: Sequence[Any]) -> tuple[int, ...]:
         """The codes of one row: one, or one for each combination where a field has several."""
-        if any(isinstance(one, tuple) for one in coded):
-            rows = product(*(one if isinstance(one, tuple) else (one,) for one in coded))  # in the order of `pair_up`
-            return tuple(self.code_of(cross_key(codes, self.sizes)) for codes in islice(rows, MOST_ENTRIES))
-        return (self.code_of(cross_key(coded, self.sizes)),)
+        rows = product(*(one if isinstance(one, tuple) else (one,) for one in coded))  # in the order of `pair_up`
+        return tuple(self.code_of(cross_key(codes, self.sizes)) for codes in islice(rows, MOST_ENTRIES))
 
     def code_of(self, key: int) -> int:
         """`look_up` of one key."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 
+from autocross import AutoCrossClassifier
 from autocross.blocks import INTERCEPT, make_blocks
 from autocross.features import FieldCodes
 from autocross.folds import ALL, KFOLD_ROWS, FoldRule, by_group, by_row, by_time, choose, mix, use_holdout
@@ -122,3 +124,12 @@ def test_blocks_hold_every_row_once_in_the_order_of_the_shuffle(n_blocks: int) -
         np.testing.assert_array_equal(block.weight, mine.astype(np.float32))
         np.testing.assert_array_equal(block.label, mine % 2)
         assert (block.codes[INTERCEPT].codes == 0).all()
+
+
+@pytest.mark.parametrize("metric", ["auc", "log_loss", "accuracy"])
+def test_a_holdout_of_so_few_rows_that_it_is_empty_gives_no_score(metric: str) -> None:
+    seed = next(seed for seed in range(100) if not (by_row(4, seed, True, "").fold == 0).any())
+    X = pl.DataFrame({"a": ["p", "q", "p", "q"], "x": [1.5, 2.5, 0.5, 3.5]})
+    clf = AutoCrossClassifier(quiet=True, evaluation="holdout", metric=metric, random_state=seed).fit(X, [0, 1, 0, 1])
+    assert clf.model_.about.score is None
+    assert np.isfinite(clf.predict_proba(X)).all()

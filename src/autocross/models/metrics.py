@@ -25,12 +25,17 @@ def auc(label: NDArray[Any], score: Floats, weight: Floats) -> float:
 
 def log_loss(label: NDArray[Any], score: Floats, weight: Floats) -> float:
     """Mean logistic loss of log-odds."""
-    return float(np.average(np.logaddexp(0.0, np.where(label == 1, -score, score)), weights=weight))
+    return mean(np.logaddexp(0.0, np.where(label == 1, -score, score)), weight)
 
 
 def accuracy(label: NDArray[Any], score: Floats, weight: Floats) -> float:
     """Share of rows on the right side of log-odds 0."""
-    return float(np.average((score > 0) == (label == 1), weights=weight))
+    return mean((score > 0) == (label == 1), weight)
+
+
+def mean(values: NDArray[Any], weight: Floats) -> float:
+    """The weighted mean. NaN where there is nothing to average: of few rows, none may be left out to judge."""
+    return float(np.average(values, weights=weight)) if weight.any() else float("nan")
 
 
 def measure(metric: Metric, label: NDArray[Any], score: Floats, weight: Floats) -> float:
@@ -55,6 +60,6 @@ def bin_odds(odds: Floats, label: NDArray[Any], weight: NDArray[Any], unit: floa
 def measure_bins(metric: Metric, bins: NDArray[np.int64]) -> float:
     """AUC or accuracy of rows counted by bins; for AUC, rows in one bin are tied."""
     down, up = bins.astype(np.float64).T
-    if metric == "accuracy":
+    if metric == "accuracy" and bins.any():
         return float((down[: N_BINS // 2].sum() + up[N_BINS // 2 :].sum()) / bins.sum())
     return float((up * (np.cumsum(down) - down / 2)).sum() / (up.sum() * down.sum())) if up.any() and down.any() else float("nan")

@@ -38,7 +38,7 @@ from autocross.training import Training, memory_limit
 
 Output = Literal["csr", "codes", "frame"]
 
-MOST_WEIGHT = 1e38  # what 32 bits hold
+LEAST_WEIGHT, MOST_WEIGHT = 1e-37, 1e38  # what 32 bits hold
 SHARE = 0.25  # of the memory that may be used, which rows may take as they come; codes are far smaller
 
 
@@ -391,11 +391,12 @@ def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_ro
     weight = np.asarray(values, dtype=np.float64)
     if weight.shape != (n_rows,):
         raise TableError(f"Sample weights have shape {weight.shape}, but there are {n_rows} rows. Give one weight a row.")
-    bad = ~((weight >= 0) & (weight <= MOST_WEIGHT))
+    bad = ~((weight == 0) | ((weight >= LEAST_WEIGHT) & (weight <= MOST_WEIGHT)))
     if bad.any():
         row = int(np.argmax(bad))
         raise TableError(
-            f"Sample weight {weight[row]} in row {(first_row or 0) + row} is no weight. Give numbers from 0 to {MOST_WEIGHT:g}."
+            f"Sample weight {weight[row]} in row {(first_row or 0) + row} is no weight. "
+            f"Give 0, or a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}."
         )
     if first_row is None and weight.sum() <= 0:
         raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")

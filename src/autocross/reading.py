@@ -67,6 +67,7 @@ class Looking:
         # By name, so that the order of columns changes nothing.
         self.digests = {name: Digests(name, types.get(name)) for name in sorted(source.names)}
         self.n_rows = 0
+        self.weight = weigh(np.empty(0, np.float32))
 
 
 @changes("pass", anew=True)
@@ -84,16 +85,18 @@ def look_on(reader: Reader) -> tuple[int, bool]:
     looking.labels.add(part.label)
     list(reader.each(lambda name: looking.digests[name].add(part.features[name]), looking.digests))
     looking.n_rows += part.features.height
+    looking.weight += weigh(part.weight)
     return looking.n_rows, False
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What was found in the columns and in the labels of some rows."""
+    """What was found in the columns and in the labels of some rows, and their weight as by `weigh`."""
 
     digests: list[Digest]
     labels: LabelValues
     n_rows: int
+    weight: Ints
 
 
 @changes("pass")
@@ -105,7 +108,7 @@ def looked(reader: Reader) -> Looked:
         found = {name: column.numbered for name, column in looking.digests.items()}
         reader.numbered = {name: column for name, column in found.items() if column is not None}
     digests = list(reader.each(Digests.whole, looking.digests.values())) if looking.n_rows else []
-    return Looked(digests, looking.labels, looking.n_rows)
+    return Looked(digests, looking.labels, looking.n_rows, looking.weight)
 
 
 def together(shares: Sequence[Looked], each: Each = map) -> tuple[list[Digest], LabelValues]:
@@ -127,13 +130,15 @@ def together(shares: Sequence[Looked], each: Each = map) -> tuple[list[Digest], 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How rows become codes. ``named`` are columns that folds may need; ``n_rows`` are those of each share."""
+    """How rows become codes. ``named`` are columns that folds may need; ``n_rows`` are those of each share; weights are divided by
+    2 to the power of ``exponent``."""
 
     encoder: Encoder
     classes: Classes
     named: Sequence[str]
     n_rows: Sequence[int]
     seed: int
+    exponent: int
 
 
 class Filling:
@@ -169,7 +174,7 @@ def fill_on(reader: Reader) -> tuple[int, bool]:
     filling.writer.add(filling.done, codes, reader.each)
     filling.widths = [max(width, coded.width) for width, coded in zip(filling.widths, codes, strict=True)]
     here = slice(filling.done, filling.done + table.n_rows)
-    filling.label[here], filling.weight[here] = recipe.classes.codes(part.label), part.weight
+    filling.label[here], filling.weight[here] = recipe.classes.codes(part.label), np.ldexp(part.weight, -recipe.exponent)
     filling.named.append(part.features.select(recipe.named))
     filling.times.append({name: column.micros for name, column in table.columns.items() if isinstance(column, TimeColumn)})
     filling.done += table.n_rows
@@ -178,12 +183,11 @@ def fill_on(reader: Reader) -> tuple[int, bool]:
 
 @dataclass(frozen=True)
 class Filled:
-    """What must be known of all rows, from some: the most codes of a row in each stem, rows of each label, their weight as by
-    `weigh`, and columns that folds may need."""
+    """What must be known of all rows, from some: the most codes of a row in each stem, rows of each label, and columns that folds
+    may need."""
 
     widths: list[int]
     n_labels: Ints
-    weight: Ints
     named: pl.DataFrame
     times: dict[str, NDArray[np.int64]]
 
@@ -193,7 +197,7 @@ def filled(reader: Reader) -> Filled:
     one = reader.filling
     times = {name: np.concatenate([part[name] for part in one.times]) for name in (one.times[0] if one.times else {})}
     named = pl.concat(one.named, how="vertical_relaxed") if one.named else pl.DataFrame()
-    return Filled(one.widths, np.bincount(one.label, minlength=2).astype(np.int64), weigh(one.weight), named, times)
+    return Filled(one.widths, np.bincount(one.label, minlength=2).astype(np.int64), named, times)
 
 
 @changes("pass")
@@ -204,7 +208,8 @@ def to_blocks(reader: Reader, n_blocks: int, rule: FoldRule, cluster: Ints | Non
     return filling.writer.blocks(n_blocks, filling.label, filling.weight, rule, cluster, reader.each)
 
 
-# Weights are floats, but their sum must not depend on how rows are spread.
+# Weights are floats, but their sum must not depend on how rows are spread. What counts is how rows weigh against each other, so all
+# weights are divided by a power of two, which rounds nothing, until their mean is between 1 and 2: no sum depends on their unit.
 
 DIGITS, POWERS = 24, 149  # of a float with 32 bits: its digits, and the least power of two among them
 
@@ -222,3 +227,12 @@ def weighed(sums: Ints) -> float:
     1000000002.6
     """
     return math.fsum(math.ldexp(float(digits), power - POWERS - DIGITS) for power, digits in enumerate(sums.tolist()))
+
+
+def mean_exponent(total_weight: float, n_rows: int) -> int:
+    """The power of two by which weights are divided for their mean to lie between 1 and 2.
+
+    >>> mean_exponent(100.0, 100), mean_exponent(1e8, 100), mean_exponent(0.5, 100)
+    (0, 19, -8)
+    """
+    return math.frexp(total_weight / n_rows)[1] - 1

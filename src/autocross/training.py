@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from autocross import checkpoint, reading
 from autocross import folds as splits
-from autocross.blocks import INTERCEPT, Cross, keep_fields, make_blocks, narrow, refold, widen
+from autocross.blocks import INTERCEPT, Block, Cross, keep_fields, make_blocks, narrow, refold, widen
 from autocross.checkpoint import Checkpoint
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import Encoder
@@ -60,6 +61,11 @@ def memory_limit(gib: float | None) -> int:
     return encoding_rules.machine_memory() // 2 if gib is None else int(gib * 2**30)
 
 
+def weight_of(block: Block) -> NDArray[np.int64]:
+    """The weight of a block's rows, as by `weigh`."""
+    return reading.weigh(block.weight)
+
+
 def n_lots(n_rows: int, n_workers: int) -> int:
     """A share or a block for each worker where there are rows enough."""
     return min(n_workers, max(1, n_rows // BLOCK_ROWS))
@@ -74,6 +80,10 @@ class Rows:
     total_weight: float
     target: str
     classes: Classes
+
+    @property
+    def mean_weight(self) -> float:
+        return self.total_weight / self.n_rows
 
 
 @dataclass
@@ -139,14 +149,14 @@ class Training:
             if engine.has_disk and not source.in_memory:
                 folder = Path(open_things.enter_context(TemporaryDirectory(prefix="autocross-")))
             self.each = open_things.enter_context(ThreadPoolExecutor(n_cores())).map
-            digests, classes, share_rows = self.look(source, engine, folder)
+            digests, classes, share_rows, total_weight = self.look(source, engine, folder)
             n_rows = sum(share_rows)
             self.check_memory(n_rows, engine.memory)
             schema = self.decide_schema(digests)
             encoding = self.decide_encoding(n_rows, schema)
             encoder = self.fit_encoder(schema, digests, encoding)
             del digests
-            encoder, rows, folds = self.read(source, share_rows, encoder, classes, engine)
+            encoder, rows, folds = self.read(source, share_rows, total_weight, encoder, classes, engine)
             self.reporter.count_workers(engine, READING)
             so_far = SoFar(encoder, folder)
             engine.between = self.stopping.check
@@ -161,13 +171,13 @@ class Training:
                 seconds = one.seconds + (self.seconds_before if n > self.n_before else 0.0)
                 self.history.append({"seconds": seconds, "crosses": n, "score": one.score})
             producer = Producer(so_far.encoder, tuple(one.coder for one in so_far.accepted))
-            penalties, start = so_far.penalties(producer, rows.total_weight / rows.n_rows), so_far.weights(producer)
+            penalties, start = so_far.penalties(producer, rows.mean_weight), so_far.weights(producer)
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
         crosses = tuple(self.record(so_far.encoder, one) for one in so_far.accepted)
         return self.finish(producer, crosses, intercept, weights, penalties, so_far.score, rows)
 
-    def look(self, source: Source, engine: Engine, folder: Path | None) -> tuple[list[Digest], Classes, list[int]]:
-        """The first pass: what each column holds, the labels, and the rows of each share."""
+    def look(self, source: Source, engine: Engine, folder: Path | None) -> tuple[list[Digest], Classes, list[int], float]:
+        """The first pass: what each column holds, the labels, the rows of each share, and the weight of all rows."""
         if not source.n_rows:
             raise TableError("The table has no rows. Give at least one.")
         shares = source.shares(n_lots(source.n_rows, engine.n_shares))
@@ -180,7 +190,8 @@ class Training:
         if not sum(share_rows):
             raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
         digests, labels = reading.together(found, self.each)
-        return digests, labels.classes(self.options.positive), share_rows
+        total_weight = reading.weighed(np.sum([share.weight for share in found], axis=0))
+        return digests, labels.classes(self.options.positive), share_rows, total_weight
 
     def go_through(self, engine: Engine, step: int, task: Callable[[Reader], tuple[int, bool]], what: str) -> None:
         """A pass over the rows, part by part."""
@@ -218,7 +229,7 @@ class Training:
         return Encoder.fit(schema, columns, rules, {one.name: one.n for one in used}, self.each)
 
     def read(
-        self, source: Source, share_rows: list[int], encoder: Encoder, classes: Classes, engine: Engine
+        self, source: Source, share_rows: list[int], total_weight: float, encoder: Encoder, classes: Classes, engine: Engine
     ) -> tuple[Encoder, Rows, Folds]:
         """The second pass: codes into blocks, and what must be known of all rows."""
         for word in ("time", "groups"):
@@ -227,15 +238,16 @@ class Training:
                 raise OptionError(f"Option {word}={name!r} names no column of the table. {known(source.names)}")
         named = [name for name in dict.fromkeys((self.options.time, self.options.groups)) if name is not None]
         n_rows = sum(share_rows)
-        engine.each(reading.begin_to_fill, Recipe(encoder, classes, named, share_rows, self.seed))
+        exponent = reading.mean_exponent(total_weight, n_rows)
+        engine.each(reading.begin_to_fill, Recipe(encoder, classes, named, share_rows, self.seed, exponent))
         self.go_through(engine, 2, reading.fill_on, f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns")
         found = [share for share, n in zip(engine.each(reading.filled), share_rows, strict=True) if n]
         times = {name: TimeColumn(np.concatenate([share.times[name] for share in found])) for name in found[0].times}
         folds = self.decide_folds(pl.concat([share.named for share in found], how="vertical_relaxed"), times, n_rows)
         n_blocks = n_lots(max(share_rows), engine.n_workers // engine.n_shares)
         engine.exchange(reading.to_blocks, n_blocks, folds.rule, folds.cluster)
-        n_labels, weight = (np.sum([getattr(share, name) for share in found], axis=0) for name in ("n_labels", "weight"))
-        rows = Rows(n_rows, int(n_labels.min()), reading.weighed(weight), source.target, classes)
+        n_labels = np.sum([share.n_labels for share in found], axis=0)
+        rows = Rows(n_rows, int(n_labels.min()), math.ldexp(total_weight, -exponent), source.target, classes)
         return encoder.widened(np.max([share.widths for share in found], axis=0).tolist()), rows, folds
 
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
@@ -304,16 +316,19 @@ class Training:
                 f"The target {target!r} holds one class only, so there is nothing to learn. Give rows of both classes."
             )
         codes = producer.encoder.encode(typed(part.features, producer.encoder.schema))
-        penalties = {term: Penalty(*three) for term, three in zip(producer.terms, model.penalties, strict=True)}
         start: dict[Cross, NDArray[np.float64]] = dict(zip(producer.terms, model.weights, strict=True))
         start[INTERCEPT] = np.array([model.intercept])
-        weight = reading.weighed(reading.weigh(part.weight))
-        rows = Rows(len(label), int(np.bincount(label).min()), weight, target, Classes(*model.about.classes))
+        total_weight = reading.weighed(reading.weigh(part.weight))
+        exponent = reading.mean_exponent(total_weight, len(label))
+        weight, total_weight = np.ldexp(part.weight, -exponent), math.ldexp(total_weight, -exponent)
+        rows = Rows(len(label), int(np.bincount(label).min()), total_weight, target, Classes(*model.about.classes))
+        relative = zip(producer.terms, model.penalties, strict=True)
+        penalties = {term: Penalty(*three).times(rows.mean_weight) for term, three in relative}
         with make_engine(self.options) as engine:
             n_blocks = n_lots(rows.n_rows, engine.n_workers)
-            engine.place(make_blocks(codes, label, part.weight, FoldRule(1, holdout=True), self.seed, n_blocks))
-            for cross in producer.crosses:
-                engine.each(put, cross)
+            engine.place(make_blocks(codes, label, weight, FoldRule(1, holdout=True), self.seed, n_blocks))
+            crosses = tuple(replace(cross, width=max(cross.width, *engine.each(put, cross))) for cross in producer.crosses)
+            producer = Producer(producer.encoder.widened_to(codes), crosses)
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
         self.rules, self.history = list(model.about.rules), list(model.about.history)
         return self.finish(producer, model.about.crosses, intercept, weights, penalties, None, rows)
@@ -405,7 +420,10 @@ class Training:
         share = min(1.0, TUNING_ROWS / rows.n_rows)
         if share < 1.0:
             engine.each(narrow, TUNING_ROWS)
-        so_far.regression = sample = Regression(engine, rows.total_weight * share, n_models, min_count=least_rows(min_count, share))
+        # A few heavy rows may make a sample weigh more than its share: no sum may be more than twice what is made room for.
+        weight = rows.total_weight if share == 1.0 else reading.weighed(engine.total(weight_of)) / 2
+        weight = max(weight, rows.total_weight * share)
+        so_far.regression = sample = Regression(engine, weight, n_models, min_count=least_rows(min_count, share))
         self.tune(sample, so_far.encoder)
         if share == 1.0:
             return sample
@@ -520,5 +538,6 @@ class Training:
             metric=self.options.metric,
             score=clean,
         )
-        chosen = tuple(astuple(penalties[term]) for term in producer.terms)
+        # In units of a row's mean weight, so that they mean the same for other rows.
+        chosen = tuple(astuple(penalties[term].times(1 / rows.mean_weight)) for term in producer.terms)
         return Model(producer, intercept, tuple(weights), chosen, about)

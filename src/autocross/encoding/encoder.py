@@ -147,6 +147,10 @@ class Encoder:
             at += 1 if isinstance(column, Bins) else len(column.fields)
         return self if all(map(operator.is_, columns, self.columns)) else Encoder(self.schema, tuple(columns))
 
+    def widened_to(self, codes: Sequence[FieldCodes]) -> Encoder:
+        """Wide enough for rows with these codes of its fields."""
+        return self.widened([1 if stem.field is None else codes[stem.field].width for stem in self.stems])
+
     def encode_one(self, row: Mapping[str, Any]) -> list[Any]:
         """The codes of one row, field by field; a multi-value field has a tuple of them. An absent column is missing."""
         codes: list[Any] = []

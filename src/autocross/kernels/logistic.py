@@ -33,6 +33,7 @@ Floats = NDArray[np.float64]
 
 
 FARTHEST = 50.0  # no weight goes beyond: the probability is 0 or 1 to the last bit, and odds must not overflow
+ROOM = 2.0**62  # of a sum in fixed point; what steps promise is cut to fit, since more than enough is enough
 CHUNK = 256  # rows of which a loop does one thing at a time: what it reads is at hand, and the compiler can do several at once
 ROOT_HALF, LN_2 = 0x3FE6A09E00000000, math.log(2.0)  # the bits of about sqrt(1/2)
 FOLDS = 5  # loops over one model, or over this many, are compiled apart: much faster where the compiler knows the number
@@ -283,13 +284,13 @@ def first_steps(sums: Ints, unit: float, tied: Any, penalties: Floats, width: in
 def moves(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: float, width: int, delta: Floats) -> np.int64:
     """The loop of `step`, several weights at once: those of tied codes too, but they promise nothing."""
     inverse, coarse = 1.0 / unit, unit / 1024  # units are powers of two: nothing is lost
-    promised = np.int64(0)  # in fixed point: the order of the codes must not matter
+    promised, most = np.int64(0), ROOM / weight.shape[0]  # in fixed point: the order of the codes must not matter
     for i in range(weight.shape[0]):
         w = weight[i]
         g, h = sums[2 * i] * inverse + l2 * w, sums[2 * i + 1] * inverse + l2 / width
         move = min(max(w + best_move(g, h, l1, width * w) / width, -FARTHEST), FARTHEST) - w
         delta[i] = move
-        promised += np.int64(0) if tied[i] else np.int64(abs(g * move) * coarse)
+        promised += np.int64(0) if tied[i] else np.int64(min(abs(g * move) * coarse, most))
     return promised
 
 
@@ -354,7 +355,7 @@ def chained_step(
     n = order.shape[0]
     code, hold = np.empty(n, np.uint64), np.empty(n)
     slope, bend, move = np.empty(n), np.empty(n), np.empty(n)
-    promised = np.int64(0)
+    promised, most = np.int64(0), ROOM / weight.size
     for k in range(weight.shape[1]):
         first = 0
         while first < n:
@@ -385,7 +386,7 @@ def chained_step(
                 w = weight[code[i], k]
                 change = min(max(w + move[i] * shorter, -FARTHEST), FARTHEST) - w
                 delta[code[i], k] = change
-                promised -= np.int64(slope[i] * change * (unit / 1024))
+                promised -= np.int64(min(max(slope[i] * change * (unit / 1024), -most), most))
         for at in range(n):
             if tied[order[at], k]:
                 delta[order[at], k] = delta[1, k]

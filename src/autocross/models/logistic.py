@@ -167,8 +167,9 @@ class Regression:
         self.total_weight = total_weight
         self.n_models = n_models
         self.min_count = min_count
-        # Fixed point: the sum of all gradients stays below 2^62, a loss may be a thousand times a gradient.
-        self.unit = 2.0 ** (61 - math.ceil(math.log2(total_weight)))
+        # Fixed point: a sum of all gradients is 2^61 at most, and 2^62 if rows weigh twice as much; a loss may be a thousand times
+        # a gradient.
+        self.unit = 2.0 ** (61 - ceil_log2(total_weight))
         self.loss_unit = self.unit / 1024
         self.bin_unit = self.unit / 2048  # a bin counts in floats: all of them stay below 2^51
         self.terms: dict[Cross, Term] = {}
@@ -201,18 +202,30 @@ class Regression:
     def sums(self, cross: Cross, moved: Cross | None = None, factor: Floats | None = None) -> Ints:
         """Gradient and curvature of every code of a field, after applying the former field's step, if one is due."""
         term = self.terms[cross]
-        sums = self.engine.total(scale_and_gather, moved, factor, cross, term.field.n_codes, self.unit)
+        sums = self.engine.total(scale_and_gather, moved, factor, cross, term.field.n_codes, self.unit_of(cross))
         kernels.tie(sums, term.tied)
         return sums
+
+    def unit_of(self, cross: Cross) -> float:
+        """The unit of the sums of a field."""
+        return self.unit_for(self.terms[cross].field.width)
+
+    def unit_for(self, width: int) -> float:
+        """The unit of sums to which a row may add as often as ``width``: rare values share a code.
+
+        A sum has room for four times the weight of all rows. Gradients add up to half of that weight at most while the loss is no
+        more than that of odds 1, with which every fit begins, so up to seven times fit anyway.
+        """
+        return self.unit / 2.0 ** max(0, width.bit_length() - 3)
 
     def step(self, cross: Cross, sums: Ints, penalty: Penalty) -> tuple[Floats, float]:
         """The change of weights these sums suggest, and the decrease of the loss it promises."""
         term = self.terms[cross]
-        delta = np.empty_like(term.weight)
+        delta, unit = np.empty_like(term.weight), self.unit_of(cross)
         if penalty.smooth and (chain := term.field.chain):
-            rows = (sums, self.unit, term.weight, term.tied, chain.order, chain.gap)
+            rows = (sums, unit, term.weight, term.tied, chain.order, chain.gap)
             return delta, kernels.chained_step(*rows, penalty.l2, penalty.smooth, delta)
-        promised = kernels.step(sums, self.unit, term.weight, term.tied, penalty.l1, penalty.l2, term.field.width, delta)
+        promised = kernels.step(sums, unit, term.weight, term.tied, penalty.l1, penalty.l2, term.field.width, delta)
         return delta, promised
 
     def sweep(self, crosses: Sequence[Cross] | None = None) -> float:
@@ -310,6 +323,16 @@ class Regression:
     def mean_weights(self) -> Mapping[Cross, Floats]:
         """The models' weights averaged: where a fit to all rows may begin."""
         return {cross: term.weight.mean(axis=1) for cross, term in self.terms.items()}
+
+
+def ceil_log2(x: float) -> int:
+    """The least power of two that is no less than a number, without rounding.
+
+    >>> ceil_log2(1.0), ceil_log2(2.0), ceil_log2(2.1), ceil_log2(0.3)
+    (0, 1, 2, -1)
+    """
+    digits, power = math.frexp(x)
+    return power - (digits == 0.5)
 
 
 def roughness(chain: Chain, weight: Floats, tied: NDArray[np.bool_]) -> float:

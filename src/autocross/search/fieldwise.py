@@ -120,10 +120,10 @@ def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]
 
 
 @changes("trials")
-def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, unit: float) -> list[Ints]:
+def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, units: Sequence[float]) -> list[Ints]:
     """Give each slot its code; then gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
     last, found = block.among_first(first_n), []
-    for (bits, n_slots), coded in zip(coded_slots, block.trials, strict=True):
+    for (bits, n_slots), coded, unit in zip(coded_slots, block.trials, units, strict=True):
         code, n_codes = slot_codes(bits, n_slots)
         lookup.spread(code, coded.codes, coded.codes)
         sums = np.zeros((n_codes, block.odds.shape[1], 3), np.int64)
@@ -203,7 +203,7 @@ def gains_of_some(
     # A slot too rare to have a weight of its own needs no code either: what is left fits the cache.
     counts = engine.totals(lay_out, entrants, on)
     coded = [(np.packbits(count >= on.least), len(count)) for count in counts]
-    sums = engine.totals(gather, coded, on.learned, regression.unit)
+    sums = engine.totals(gather, coded, on.learned, [regression.unit_for(one.width) for one in entrants])
     each = list(zip(entrants, coded, sums, strict=True))
     tries = engine.beside(lambda one: steps(regression, contest, *one, on.least), each)
     if contest.metric == "log_loss":
@@ -221,16 +221,16 @@ def steps(
     regression: Regression, contest: Contest, one: Candidate, coded: tuple[NDArray[np.uint8], int], sums: Ints, least: int
 ) -> Floats:
     """What a step of its weights under each penalty does to the odds: (n_codes, n_models, n_penalties)."""
-    tied = sums[:, :, 2] < least
+    tied, unit = sums[:, :, 2] < least, regression.unit_for(one.width)
     tied[:FIRST] = False
     kernels.tie(sums, tied)
     chain = one.chain(coded[1], slot_codes(*coded)[0]) if contest.smooth else None
     factors = np.empty((len(sums), regression.n_models, len(contest.plain) + (0 if chain is None else len(contest.smooth))))
     grid = np.array([(penalty.l1, penalty.l2) for penalty in contest.plain])
-    kernels.first_steps(sums, regression.unit, tied, grid, one.width, factors)
+    kernels.first_steps(sums, unit, tied, grid, one.width, factors)
     if chain is not None:
         zero, step = np.zeros(sums.shape[:2]), np.empty(sums.shape[:2])
         for t, penalty in enumerate(contest.smooth, start=len(contest.plain)):
-            kernels.chained_step(sums, regression.unit, zero, tied, chain.order, chain.gap, penalty.l2, penalty.smooth, step)
+            kernels.chained_step(sums, unit, zero, tied, chain.order, chain.gap, penalty.l2, penalty.smooth, step)
             factors[:, :, t] = np.exp(step)
     return factors

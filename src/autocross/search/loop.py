@@ -46,6 +46,7 @@ HOPE = 0.25  # of what a cross needs; of those that passed some had gained 0.4 o
 SIMPLER = 0.98  # of a cross's gain, for which one of fewer of its columns is tried before it
 SLACK = 0.0002  # the metric may fall by this much: less than folds tell apart; a round that does not raise it by more is the last
 MOST_BITS = 22  # of the numbers of buckets by which rare keys are told
+SQUARE_DIGITS = (1 << 52, 1 << 26, 1)  # by which a summed square is written: none overflows below 2^37 rows
 SHRINK = 3.0  # times the penalty that is best for a cross alone
 RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of ten
 
@@ -106,9 +107,18 @@ def recall(block: Block) -> None:
 
 
 def compare(block: Block, unit: float) -> Ints:
-    """Number of rows, summed gain and summed square of the gain over the remembered losses, in fixed point."""
+    """Number of rows, summed gain, and summed square of the gain over the remembered losses, in fixed point.
+
+    The square of a heavy row's gain may be far larger than any sum of gains, so squares are added up digit by digit, the highest
+    first.
+    """
     gains = block.former[1] - row_losses(block)
-    return np.array([len(gains), (gains * unit).astype(np.int64).sum(), (gains**2 * unit).astype(np.int64).sum()], np.int64)
+    squares, digits = gains**2 * unit, []
+    for power in SQUARE_DIGITS:
+        digit = np.floor(squares / power)
+        digits.append(digit.astype(np.int64).sum())
+        squares -= digit * power
+    return np.array([len(gains), (gains * unit).astype(np.int64).sum(), *digits], np.int64)
 
 
 def compare_clusters(block: Block, unit: float, n_clusters: int) -> Ints:
@@ -372,17 +382,20 @@ class Search:
         return State((*state.accepted, found), regression, state.round, score, regression.left_out_loss())
 
     def gain(self, regression: Regression) -> tuple[float, float]:
-        """Gain a row over what is remembered, and its standard error. Rows of one group or period do not err on their own."""
-        unit = regression.loss_unit
-        n, total, squares = (float(value) for value in self.engine.total(compare, unit))
-        gain = total / unit / n
+        """Gain a row of mean weight over what is remembered, and its standard error. Rows of one group or period do not err on
+        their own."""
+        unit, mean_weight = regression.loss_unit, regression.mean_weight
+        rows, total, *digits = self.engine.total(compare, unit).tolist()
+        n, squares = float(rows), float(sum(digit * power for digit, power in zip(digits, SQUARE_DIGITS, strict=True)))
+        gain = float(total) / unit / n
         error = math.sqrt(max(squares / unit / n - gain**2, 0.0) / n)
         if not self.n_clusters:
-            return gain, error
+            return gain / mean_weight, error / mean_weight
         found = self.engine.total(compare_clusters, unit, self.n_clusters).astype(np.float64)
         off = found[:, 1] / unit - gain * found[:, 0]  # what each cluster gained beyond its rows' share
         n_judging = np.count_nonzero(found[:, 0])
-        return gain, max(error, math.sqrt((off**2).sum() * n_judging / max(1, n_judging - 1)) / n)
+        error = max(error, math.sqrt((off**2).sum() * n_judging / max(1, n_judging - 1)) / n)
+        return gain / mean_weight, error / mean_weight
 
     def code(self, one: fieldwise.Candidate, min_count: int) -> tuple[CrossCoder, int]:
         """Exact codes of a cross, put into the blocks, and how many of its values share a bucket with another."""

@@ -213,6 +213,7 @@ def test_codes_by_the_numbers_of_values_are_those_of_the_rows() -> None:
     for name in frame.columns:
         parts = Digests(name, None)
         parts.add(frame[name])
+        parts.seal()
         assert parts.numbered is not None
         numbered[name] = parts.numbered
     by_number = typed(frame, schema, numbered)

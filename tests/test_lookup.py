@@ -97,15 +97,20 @@ def test_of_too_many_texts_the_rarest_are_forgotten(monkeypatch: pytest.MonkeyPa
 def test_rows_have_numbers_where_they_came_at_once_and_nothing_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     parts, series = Digests("x", None), pl.Series("x", ["b", "a", None, "b"])
     parts.add(series)
+    parts.seal()
     assert parts.numbered is not None
     assert parts.numbered.values.gather(parts.numbered.index).equals(series, null_equal=True)
+    parts = Digests("x", None)
     parts.add(series)
+    parts.add(series)
+    parts.seal()
     assert parts.numbered is None
     monkeypatch.setattr(digests, "MOST_TEXTS", 3)
     monkeypatch.setattr(digests, "MOST_NUMBERS", 3)
     for values in (["a", "b", "c", "d"], [1.5, 2.5, 3.5, 4.5]):
         parts = Digests("x", None)
         parts.add(pl.Series("x", values))
+        parts.seal()
         assert parts.numbered is None
 
 

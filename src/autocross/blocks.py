@@ -8,7 +8,7 @@ the same rows whatever the blocks.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -131,28 +131,26 @@ class BlockWriter:
         self.ragged: dict[int, list[FieldCodes]] = {}
         self.codes: list[NDArray[Any] | None] = [room(kind, n_rows, folder) for kind in kinds]
 
-    def add(self, first_row: int, codes: Sequence[FieldCodes], each: Callable[..., Iterable[None]] = map) -> None:
-        """The codes of rows in sequence; ``each`` may write them side by side."""
-
-        def write(at: int) -> None:
-            coded, room = codes[at], self.codes[at]
+    def add(self, first_row: int, codes: Mapping[int, FieldCodes]) -> None:
+        """The codes of rows in sequence, by the numbers of their stems."""
+        for stem, coded in codes.items():
+            room = self.codes[stem]
             if coded.starts is not None or room is None:
-                self.ragged.setdefault(at, []).append(coded)
+                self.ragged.setdefault(stem, []).append(coded)
             else:
                 room[first_row : first_row + coded.n_rows] = coded.codes
-
-        list(each(write, range(len(codes))))
 
     def blocks(
         self,
         n_blocks: int,
+        stems: Sequence[int],
         label: NDArray[np.uint8],
         weight: NDArray[np.float32],
         rule: FoldRule,
         cluster: NDArray[np.int64] | None = None,
         each: Callable[..., Iterable[list[FieldCodes]]] = map,
     ) -> list[Block]:
-        """What was written, shuffled, with the rest of each row; ``cluster`` is that of all rows of the table."""
+        """What was written of these stems, shuffled, with the rest of each row; ``cluster`` is that of all rows of the table."""
         order = np.argsort(mix(self.seed, self.first_row + np.arange(self.n_rows)))  # no two are equal
         n_blocks = min(n_blocks, max(1, self.n_rows))
         rows = [np.ascontiguousarray(order[part::n_blocks]) for part in range(n_blocks)]
@@ -166,11 +164,11 @@ class BlockWriter:
             places = [room(written.dtype, len(mine), self.folder) for mine in rows]
             return [FieldCodes(written.take(mine, out=here, mode="clip")) for mine, here in zip(rows, places, strict=True)]
 
-        stems = list(each(shuffled, range(len(self.codes))))
+        coded = list(each(shuffled, stems))
         found = []
         for part, mine in enumerate(rows):
             codes: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(mine), np.uint8))}
-            codes |= {(at,): parts[part] for at, parts in enumerate(stems)}
+            codes |= {(number,): parts[part] for number, parts in enumerate(coded)}
             row = self.first_row + mine
             own = None if cluster is None else cluster[row]
             place = (mix(self.seed, row) >> np.uint64(32)).astype(np.uint32)
@@ -188,5 +186,5 @@ def make_blocks(
 ) -> list[Block]:
     """Spread rows that are all here over blocks, shuffled."""
     writer = BlockWriter([one.codes.dtype for one in codes], len(label), seed)
-    writer.add(0, codes)
-    return writer.blocks(n_blocks, label, weight, rule)
+    writer.add(0, dict(enumerate(codes)))
+    return writer.blocks(n_blocks, range(len(codes)), label, weight, rule)

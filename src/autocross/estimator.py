@@ -22,15 +22,17 @@ import autocross
 from autocross.errors import AutoCrossError, LabelError, OptionError, TableError
 from autocross.events import FitStarted, Reporter
 from autocross.features import FieldCodes
+from autocross.folds import mix
 from autocross.interrupts import Interrupt, interruptible
 from autocross.observers.journal import Journal
 from autocross.observers.progress import Observer, display
 from autocross.options import Bins, EngineName, Evaluation, Halving, Metric, Options, PenaltyMode, Split
 from autocross.producer import bundle
 from autocross.producer.model import Model
+from autocross.search.stopping import GRACE
 from autocross.serving.scorer import Explanation, Scorer
 from autocross.table.coerce import typed
-from autocross.table.files import bytes_in_memory, column_names, place_of, whole_files
+from autocross.table.files import BATCH, bytes_in_memory, column_names, place_of, whole_files
 from autocross.table.frames import to_polars
 from autocross.table.inference import known
 from autocross.table.source import InFiles, InMemory, Part, Source
@@ -39,6 +41,10 @@ from autocross.training import Training, memory_limit
 Output = Literal["csr", "codes", "frame"]
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-37, 1e38  # what 32 bits hold
+CELLS_A_SECOND = 4_000_000  # of a table that are read twice and learned from in a second, crosses apart
+FEWEST_ROWS = 20_000  # that are not thinned out, however many columns they have: then columns are left out
+THINNING = 3_000_017  # seed of the rows that are left where time is short
+BYTES_A_SECOND, READ_SHARE = 200_000_000, 0.1  # of a file as it is in memory, and of the time limit in which it is read as a whole
 SHARE = 0.25  # of the memory that may be used, which rows may take as they come; codes are far smaller
 
 
@@ -317,25 +323,44 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
     named = [name for name in (y, sample_weight) if name is not None]
     if isinstance(X, (str, Path)) and y is not None and all(isinstance(name, str) for name in named):
         path = place_of(X)
+        n_bytes = bytes_in_memory(path)
+        too_large = n_bytes > SHARE * memory_limit(options.memory_limit)
+        # A file that is read as a whole cannot be left before its end.
+        too_slow = options.time_limit is not None and n_bytes > READ_SHARE * (options.time_limit + GRACE) * BYTES_A_SECOND
         # Where the workers of a cluster read the rows, they need not fit into this machine.
-        if options.engine == "ray" or bytes_in_memory(path) > SHARE * memory_limit(options.memory_limit):
-            check_columns(column_names(path), y, sample_weight)
+        if options.engine == "ray" or too_large or too_slow:
+            names, pieces = column_names(path), whole_files(path)
+            check_columns(names, y, sample_weight)
+            share = share_in_time(options, sum(piece.n_rows for piece in pieces), len(names))
 
             def split(frame: pl.DataFrame, first_row: int) -> Part:
-                return learnable(frame, y, sample_weight, first_row)
+                return learnable(frame, y, sample_weight, first_row, share)
 
-            return InFiles(path, declared_text(types), y, frozenset(named), split, whole_files(path))
+            height = min(BATCH, max(FEWEST_ROWS, CELLS_A_SECOND // len(names))) if too_slow else BATCH
+            return InFiles(path, declared_text(types), y, frozenset(named), split, pieces, share=share, height=height)
     frame, target = take_target(X, y, sample_weight, declared_text(types))
-    return InMemory(learnable(frame, y, sample_weight), target)
+    share = share_in_time(options, frame.height, frame.width)
+    return InMemory(learnable(frame, y, sample_weight, share=share), target, share=share)
 
 
-def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | None = None) -> Part:
-    """Features, labels and weights of the rows that count. ``first_row`` is given where these are not all rows."""
+def share_in_time(options: Options, n_rows: int, n_columns: int) -> float:
+    """The share of the rows that can be read and learned from within the time limit, by a rule, so that a fit can be repeated."""
+    if options.time_limit is None or n_rows <= FEWEST_ROWS:
+        return 1.0
+    in_time = (options.time_limit + GRACE) * CELLS_A_SECOND / max(1, n_columns)
+    return min(1.0, max(in_time, FEWEST_ROWS) / n_rows)
+
+
+def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | None = None, share: float = 1.0) -> Part:
+    """Features, labels and weights of the rows that count: about that share of them, by a hash of their numbers. ``first_row`` is
+    given where these are not all rows."""
     features = frame.drop({name for name in (y, sample_weight) if isinstance(name, str)})
     values = label_values(frame, y)
     weight = weight_values(frame, sample_weight, len(values), first_row)
     check_rows(features, len(values))
     counts = weight > 0
+    if share < 1.0:
+        counts &= mix(THINNING, (first_row or 0) + np.arange(len(values))) < np.uint64(share * 2.0**64)
     if not counts.all():  # a row that counts nothing must leave no trace, in the vocabulary neither
         features, values, weight = features.filter(counts), values[counts], weight[counts]
     return Part(features, values, weight)

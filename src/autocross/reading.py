@@ -20,18 +20,38 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross.blocks import Block, BlockWriter
-from autocross.encoding.encoder import Encoder
+from autocross.encoding.encoder import Encoder, stem_codes
 from autocross.engines import changes
 from autocross.features import narrowest
 from autocross.folds import FoldRule
 from autocross.table.coerce import typed
 from autocross.table.columns import TimeColumn
-from autocross.table.digest import Digest, Digests, Numbered, merged, moved
+from autocross.table.digest import Digest, Digests, Numbered, is_counted_as_it_is, merged, moved
 from autocross.table.labels import Classes, LabelValues
 from autocross.table.source import Part, Source
 
 Ints = NDArray[np.int64]
+HASHED_CELLS = 1 << 22  # of columns that are looked at together: their hashes take 32 MB
+PIECE = 250  # columns that are looked at before anybody looks at the clock
 Each = Callable[..., Iterable[Any]]  # `map`, or what works on columns side by side
+
+
+def in_pieces(parts: Iterable[Part], names: Sequence[str], n_threads: int) -> Iterator[tuple[Part, list[list[str]]]]:
+    """Parts, each as often as it has pieces, and the columns of the piece in lists that threads look at side by side."""
+    for part in parts:
+        size = max(1, min(PIECE // n_threads, HASHED_CELLS // max(1, part.features.height)))
+        lists = [list(names[first : first + size]) for first in range(0, len(names), size)]
+        for first in range(0, len(lists), n_threads):
+            yield part, lists[first : first + n_threads]
+
+
+def first_rows(source: Source, n_rows: int) -> Iterator[Part]:
+    """The parts of a source as far as so many rows."""
+    for part in source.parts():
+        if n_rows <= 0:
+            return
+        yield part if part.features.height <= n_rows else part.between(0, n_rows)
+        n_rows -= part.features.height
 
 
 @dataclass
@@ -61,42 +81,71 @@ class Reader:
 class Looking:
     """What the columns hold, as far as they are read."""
 
-    def __init__(self, source: Source, types: Mapping[str, str]) -> None:
-        self.parts: Iterator[Part] = source.parts()
+    def __init__(self, source: Source, types: Mapping[str, str], n_threads: int) -> None:
         self.labels = LabelValues(source.target, source.first_row)
         # By name, so that the order of columns changes nothing.
         self.digests = {name: Digests(name, types.get(name)) for name in sorted(source.names)}
-        self.n_rows = 0
+        self.pieces = in_pieces(source.parts(), list(self.digests), n_threads)
+        self.part: Part | None = None  # the one that is looked at
+        self.n_rows = 0  # of this part and those before it
+        self.cut = False  # whether there are more
         self.weight = weigh(np.empty(0, np.float32))
 
 
 @changes("pass", anew=True)
 def begin_to_look(reader: Reader, types: Mapping[str, str]) -> None:
     """Begin the first pass."""
-    reader.looking = Looking(reader.source, types)
+    reader.looking = Looking(reader.source, types, reader.n_threads)
 
 
 @changes("pass")
-def look_on(reader: Reader) -> tuple[int, bool]:
-    """Look at the next rows, if there are any; returns how many were looked at so far, and whether that is all."""
+def look_on(reader: Reader, hurry: bool) -> tuple[int, bool]:
+    """Look at some columns of the next rows, if there are any; returns how many rows were met so far, and whether that is all.
+
+    In a hurry, columns that are not yet known from the first part of the rows are left unread, and so are further parts, if rows
+    of both labels are known.
+    """
     looking = reader.looking
-    if (part := next(looking.parts, None)) is None:
+    if hurry and looking.part is not None and looking.n_rows == looking.part.features.height:
+        looking.digests = {name: digests for name, digests in looking.digests.items() if digests.begun}
+    if (piece := next(looking.pieces, None)) is None:
         return looking.n_rows, True
-    looking.labels.add(part.label)
-    list(reader.each(lambda name: looking.digests[name].add(part.features[name]), looking.digests))
-    looking.n_rows += part.features.height
-    looking.weight += weigh(part.weight)
+    part, lists = piece
+    if part is not looking.part:
+        if hurry and looking.labels.n_distinct > 1:
+            looking.cut = True
+            return looking.n_rows, True
+        looking.part = part
+        looking.labels.add(part.label)
+        looking.n_rows += part.features.height
+        looking.weight += weigh(part.weight)
+    list(reader.each(lambda names: look_at(reader, part.features, names), lists))
     return looking.n_rows, False
+
+
+def look_at(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
+    """Look at some columns of some rows. Hashed together, many small columns take a tenth of the time."""
+    digests = reader.looking.digests
+    names = [name for name in names if name in digests]
+    plain = [name for name in names if is_counted_as_it_is(rows[name].dtype, digests[name].separator)]
+    hashes = pl.DataFrame([rows[name] for name in plain]).select(pl.all().hash()).get_columns() if plain else []
+    known = {name: column.to_numpy() for name, column in zip(plain, hashes, strict=True)}
+    for name in names:
+        digests[name].add(rows[name], known.get(name))
+        if reader.source.in_memory:
+            digests[name].seal()
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What was found in the columns and in the labels of some rows, and their weight as by `weigh`."""
+    """What was found in the columns and in the labels of some rows, and their weight as by `weigh`. ``cut`` says that there are
+    rows that were not looked at."""
 
     digests: list[Digest]
     labels: LabelValues
     n_rows: int
     weight: Ints
+    cut: bool
 
 
 @changes("pass")
@@ -104,25 +153,30 @@ def looked(reader: Reader) -> Looked:
     """What the first pass found."""
     looking = reader.looking
     del reader.looking
+    digests = list(reader.each(Digests.whole, looking.digests.values())) if looking.n_rows else []
     if reader.source.in_memory:
         found = {name: column.numbered for name, column in looking.digests.items()}
         reader.numbered = {name: column for name, column in found.items() if column is not None}
-    digests = list(reader.each(Digests.whole, looking.digests.values())) if looking.n_rows else []
-    return Looked(digests, looking.labels, looking.n_rows, looking.weight)
+    return Looked(digests, looking.labels, looking.n_rows, looking.weight, looking.cut)
 
 
 def together(shares: Sequence[Looked], each: Each = map) -> tuple[list[Digest], LabelValues]:
-    """What was found in all rows."""
+    """What was found in all rows, of the columns that were looked at in each share."""
     labels = shares[0].labels
     for share in shares[1:]:
         labels.add_distinct(share.labels.distinct)
-    with_rows = [(share, sum(before.n_rows for before in shares[:at])) for at, share in enumerate(shares) if share.n_rows]
+    with_rows = [
+        ({one.name: one for one in share.digests}, sum(before.n_rows for before in shares[:number]))
+        for number, share in enumerate(shares)
+        if share.n_rows
+    ]
 
-    def whole(at: int) -> Digest:
-        parts = [moved(share.digests[at], first_row) for share, first_row in with_rows]
+    def whole(name: str) -> Digest:
+        parts = [moved(digests[name], first_row) for digests, first_row in with_rows]
         return parts[0] if len(parts) == 1 else merged(parts)
 
-    return list(each(whole, range(len(with_rows[0][0].digests)))) if with_rows else [], labels
+    names = [name for name in with_rows[0][0] if all(name in digests for digests, _ in with_rows)] if with_rows else []
+    return list(each(whole, names)), labels
 
 
 # The second pass.
@@ -144,9 +198,13 @@ class Recipe:
 class Filling:
     """The codes, labels and weights of rows, as far as they are read."""
 
-    def __init__(self, source: Source, recipe: Recipe, number: int, folder: Path | None) -> None:
-        self.parts: Iterator[Part] = source.parts()
+    def __init__(self, source: Source, recipe: Recipe, number: int, n_threads: int, folder: Path | None) -> None:
         self.recipe = recipe
+        self.columns = {column.column.name: column for column in recipe.encoder.columns}
+        self.stems = recipe.encoder.stems_of_columns
+        self.pieces = in_pieces(first_rows(source, recipe.n_rows[number]), list(self.columns), n_threads)
+        self.part: Part | None = None  # the one that is encoded
+        self.encoded: set[str] = set()  # columns
         n_rows, first_row = recipe.n_rows[number], sum(recipe.n_rows[:number])
         kinds = [narrowest(stem.n_codes) for stem in recipe.encoder.stems]
         self.writer = BlockWriter(kinds, n_rows, recipe.seed, folder, first_row, sum(recipe.n_rows))
@@ -154,38 +212,59 @@ class Filling:
         self.widths = [1] * len(kinds)
         self.named: list[pl.DataFrame] = []
         self.times: list[dict[str, NDArray[np.int64]]] = []
-        self.done = 0
+        self.n_rows = 0  # of this part and those before it
 
 
 @changes("pass", anew=True)
 def begin_to_fill(reader: Reader, recipe: Recipe) -> None:
     """Begin the second pass."""
-    reader.filling = Filling(reader.source, recipe, reader.number, reader.folder)
+    reader.filling = Filling(reader.source, recipe, reader.number, reader.n_threads, reader.folder)
 
 
 @changes("pass")
-def fill_on(reader: Reader) -> tuple[int, bool]:
-    """Encode the next rows, if there are any; returns how many were encoded so far, and whether that is all."""
+def fill_on(reader: Reader, hurry: bool) -> tuple[int, bool]:
+    """Encode some columns of the next rows, if there are any; returns how many rows were met so far, and whether that is all.
+
+    In a hurry, columns of which not even the first rows are encoded are left out.
+    """
     filling, recipe = reader.filling, reader.filling.recipe
-    if (part := next(filling.parts, None)) is None:
-        return filling.done, True
-    table = typed(part.features, recipe.encoder.schema, reader.numbered)
-    codes = recipe.encoder.stem_codes(table, reader.each)
-    filling.writer.add(filling.done, codes, reader.each)
-    filling.widths = [max(width, coded.width) for width, coded in zip(filling.widths, codes, strict=True)]
-    here = slice(filling.done, filling.done + table.n_rows)
-    filling.label[here], filling.weight[here] = recipe.classes.codes(part.label), np.ldexp(part.weight, -recipe.exponent)
-    filling.named.append(part.features.select(recipe.named))
-    filling.times.append({name: column.micros for name, column in table.columns.items() if isinstance(column, TimeColumn)})
-    filling.done += table.n_rows
-    return filling.done, False
+    if hurry and filling.part is not None and filling.n_rows == filling.part.features.height:
+        filling.columns = {name: column for name, column in filling.columns.items() if name in filling.encoded}
+    if (piece := next(filling.pieces, None)) is None:
+        return filling.n_rows, True
+    part, lists = piece
+    if part is not filling.part:
+        here = slice(filling.n_rows, filling.n_rows + part.features.height)
+        filling.label[here], filling.weight[here] = recipe.classes.codes(part.label), np.ldexp(part.weight, -recipe.exponent)
+        filling.named.append(part.features.select(recipe.named))
+        filling.times.append({})
+        filling.part, filling.n_rows = part, here.stop
+    list(reader.each(lambda names: fill_in(reader, part.features, names), lists))
+    return filling.n_rows, False
+
+
+def fill_in(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
+    """Encode some columns of some rows."""
+    filling = reader.filling
+    columns = [filling.columns[name] for name in names if name in filling.columns]
+    table = typed(rows, tuple(column.column for column in columns), reader.numbered)
+    for column in columns:
+        name = column.column.name
+        codes = dict(zip(filling.stems[name], stem_codes(column, table), strict=True))
+        filling.writer.add(filling.n_rows - rows.height, codes)
+        for stem, coded in codes.items():
+            filling.widths[stem] = max(filling.widths[stem], coded.width)
+        if isinstance(moments := table.columns[name], TimeColumn):
+            filling.times[-1][name] = moments.micros
+        filling.encoded.add(name)
 
 
 @dataclass(frozen=True)
 class Filled:
-    """What must be known of all rows, from some: the most codes of a row in each stem, rows of each label, and columns that folds
-    may need."""
+    """What must be known of all rows, from some: the columns that are encoded, the most codes of a row in each stem, rows of each
+    label, and columns that folds may need."""
 
+    columns: set[str]
     widths: list[int]
     n_labels: Ints
     named: pl.DataFrame
@@ -197,15 +276,15 @@ def filled(reader: Reader) -> Filled:
     one = reader.filling
     times = {name: np.concatenate([part[name] for part in one.times]) for name in (one.times[0] if one.times else {})}
     named = pl.concat(one.named, how="vertical_relaxed") if one.named else pl.DataFrame()
-    return Filled(one.widths, np.bincount(one.label, minlength=2).astype(np.int64), named, times)
+    return Filled(one.encoded, one.widths, np.bincount(one.label, minlength=2).astype(np.int64), named, times)
 
 
 @changes("pass")
-def to_blocks(reader: Reader, n_blocks: int, rule: FoldRule, cluster: Ints | None) -> list[Block]:
-    """The rows shuffled, in blocks; ``cluster`` is that of all rows."""
+def to_blocks(reader: Reader, n_blocks: int, stems: Sequence[int], rule: FoldRule, cluster: Ints | None) -> list[Block]:
+    """The rows shuffled, in blocks, with the codes of these stems; ``cluster`` is that of all rows."""
     filling = reader.filling
     reader.numbered = {}
-    return filling.writer.blocks(n_blocks, filling.label, filling.weight, rule, cluster, reader.each)
+    return filling.writer.blocks(n_blocks, stems, filling.label, filling.weight, rule, cluster, reader.each)
 
 
 # Weights are floats, but their sum must not depend on how rows are spread. What counts is how rows weigh against each other, so all

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import astuple, dataclass, replace
@@ -20,7 +20,7 @@ from autocross import folds as splits
 from autocross.blocks import INTERCEPT, Block, Cross, keep_fields, make_blocks, narrow, refold, widen
 from autocross.checkpoint import Checkpoint
 from autocross.encoding import rules as encoding_rules
-from autocross.encoding.encoder import Encoder
+from autocross.encoding.encoder import ColumnEncoder, Encoder
 from autocross.encoding.rules import EncodingRules
 from autocross.engines import Engine, carry_on, make_engine, n_cores
 from autocross.errors import EngineError, LabelError, OptionError, TableError
@@ -43,11 +43,14 @@ from autocross.table.columns import TimeColumn
 from autocross.table.digest import Digest
 from autocross.table.inference import infer, infer_all, known
 from autocross.table.labels import Classes, match_labels
-from autocross.table.schema import Schema
+from autocross.table.schema import ColumnSchema, Schema
 from autocross.table.source import Part, Source
 
 FINAL_SWEEPS = 100  # of the final fit at most; crosses that share columns share what they say in slow steps
-CERTAIN_SWEEPS = 5  # of the final fit, however little time is left
+CERTAIN_SWEEPS = 5  # of the final fit, unless the time has been up for a while
+# Shares of the time limit after which a stage of reading leaves out the columns it has not reached.
+LOOK_SHARE, ENCODER_SHARE, FILL_SHARE = 0.25, 0.4, 0.65
+UNREAD = "not reached within time_limit"
 READING = "reading columns"
 BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
 TUNING_ROWS = 1_000_000  # on which penalties are chosen, at most: more rows would choose the same
@@ -144,7 +147,7 @@ class Training:
         """Schema, codes, folds, granularities, penalties, and the final weights."""
         self.reporter.tell(PhaseStarted, phase=READING, steps=2)
         with ExitStack() as open_things:
-            engine = open_things.enter_context(make_engine(self.options))
+            engine = open_things.enter_context(self.start_engine())
             folder = None
             if engine.has_disk and not source.in_memory:
                 folder = Path(open_things.enter_context(TemporaryDirectory(prefix="autocross-")))
@@ -152,7 +155,7 @@ class Training:
             digests, classes, share_rows, total_weight = self.look(source, engine, folder)
             n_rows = sum(share_rows)
             self.check_memory(n_rows, engine.memory)
-            schema = self.decide_schema(digests)
+            schema = self.decide_schema(digests, source.names)
             encoding = self.decide_encoding(n_rows, schema)
             encoder = self.fit_encoder(schema, digests, encoding)
             del digests
@@ -165,7 +168,8 @@ class Training:
             except Stopped as stopped:
                 why = str(stopped)
                 engine.run(widen)
-                so_far.lay_out(engine, range(len(so_far.encoder.fields)), coarse=False)
+                every = range(len(so_far.encoder.fields))
+                so_far.lay_out(engine, every if self.options.time_limit is None else so_far.encoder.coarsest(), coarse=False)
             self.reporter.tell(SearchStopped, why=why, n_crosses=len(so_far.accepted))
             for n, one in enumerate(so_far.accepted, start=1):
                 seconds = one.seconds + (self.seconds_before if n > self.n_before else 0.0)
@@ -176,6 +180,13 @@ class Training:
         crosses = tuple(self.record(so_far.encoder, one) for one in so_far.accepted)
         return self.finish(producer, crosses, intercept, weights, penalties, so_far.score, rows)
 
+    def start_engine(self) -> Engine:
+        """The engine asked for. Starting a cluster takes none of the user's time limit."""
+        began = self.reporter.seconds
+        engine = make_engine(self.options)
+        self.stopping.excused += self.reporter.seconds - began
+        return engine
+
     def look(self, source: Source, engine: Engine, folder: Path | None) -> tuple[list[Digest], Classes, list[int], float]:
         """The first pass: what each column holds, the labels, the rows of each share, and the weight of all rows."""
         if not source.n_rows:
@@ -184,21 +195,29 @@ class Training:
         n_threads = engine.n_workers // engine.n_shares
         engine.place([Reader(share, number, n_threads, folder) for number, share in enumerate(shares)])
         engine.each(reading.begin_to_look, self.options.types or {})
-        self.go_through(engine, 1, reading.look_on, "looked at")
+        self.go_through(engine, 1, reading.look_on, "looked at", LOOK_SHARE)
         found = engine.each(reading.looked)
         share_rows = [share.n_rows for share in found]
+        if source.share < 1.0 or any(share.cut for share in found):
+            which = "those that were read by then" if any(share.cut for share in found) else "drawn at random"
+            self.reporter.warn(
+                f"The time limit of {self.options.time_limit:g} s leaves no time for all rows: the model learns from "
+                f"{sum(share_rows):,}, {which}. Raise time_limit to use more."
+            )
         if not sum(share_rows):
             raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
         digests, labels = reading.together(found, self.each)
         total_weight = reading.weighed(np.sum([share.weight for share in found], axis=0))
         return digests, labels.classes(self.options.positive), share_rows, total_weight
 
-    def go_through(self, engine: Engine, step: int, task: Callable[[Reader], tuple[int, bool]], what: str) -> None:
-        """A pass over the rows, part by part."""
+    def go_through(
+        self, engine: Engine, step: int, task: Callable[[Reader, bool], tuple[int, bool]], what: str, share: float
+    ) -> None:
+        """A pass over the rows, piece by piece; once this share of the time limit is gone, in a hurry."""
         n_rows, done = 0, False
         while not done:
             former = n_rows
-            found = engine.each(task)
+            found = engine.each(task, self.stopping.hurry(share))
             n_rows, done = sum(n for n, _ in found), all(over for _, over in found)
             if n_rows > former:
                 self.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {what}")
@@ -224,9 +243,33 @@ class Training:
         def with_codes(one: Digest) -> Digest:
             return one.frequent(rules.min_count) if kind[one.name].is_text else one  # rare texts get no code
 
-        used = list(self.each(with_codes, [one for one in digests if kind[one.name].kind != "ignore"]))
-        columns = {one.name: typed_column(one.values, kind[one.name], one.first, differ=True) for one in used}
-        return Encoder.fit(schema, columns, rules, {one.name: one.n for one in used}, self.each)
+        used = [one for one in digests if kind[one.name].kind != "ignore"]
+        columns: list[ColumnEncoder] = []
+        for first in range(0, len(used), reading.PIECE):
+            if columns and self.stopping.hurry(ENCODER_SHARE):
+                break
+            some = list(self.each(with_codes, used[first : first + reading.PIECE]))
+            values = {one.name: typed_column(one.values, kind[one.name], one.first, differ=True) for one in some}
+            part = tuple(kind[one.name] for one in some)
+            columns += Encoder.fit(part, values, rules, {one.name: one.n for one in some}, self.each).columns
+        return self.reached(Encoder(schema, tuple(columns)), {column.column.name for column in columns})
+
+    def reached(self, encoder: Encoder, names: Collection[str]) -> Encoder:
+        """The encoder of these columns alone, the others being left out for want of time."""
+        late = {column.name for column in encoder.schema if column.kind != "ignore"} - {*names}
+        if not late:
+            return encoder
+        self.warn_unread(late)
+        schema = tuple(replace(one, kind="ignore", reason=UNREAD) if one.name in late else one for one in encoder.schema)
+        return Encoder(schema, tuple(column for column in encoder.columns if column.column.name not in late))
+
+    def warn_unread(self, names: Collection[str]) -> None:
+        """Say which columns the model does not know."""
+        first = sorted(names)[0]
+        self.reporter.warn(
+            f"The time limit of {self.options.time_limit:g} s left no time for {len(names):,} columns, {first!r} among them: the "
+            "model does not know them. Raise time_limit, or name those that matter least by exclude=."
+        )
 
     def read(
         self, source: Source, share_rows: list[int], total_weight: float, encoder: Encoder, classes: Classes, engine: Engine
@@ -240,15 +283,20 @@ class Training:
         n_rows = sum(share_rows)
         exponent = reading.mean_exponent(total_weight, n_rows)
         engine.each(reading.begin_to_fill, Recipe(encoder, classes, named, share_rows, self.seed, exponent))
-        self.go_through(engine, 2, reading.fill_on, f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns")
+        what = f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns"
+        self.go_through(engine, 2, reading.fill_on, what, FILL_SHARE)
         found = [share for share, n in zip(engine.each(reading.filled), share_rows, strict=True) if n]
-        times = {name: TimeColumn(np.concatenate([share.times[name] for share in found])) for name in found[0].times}
+        columns = set[str].intersection(*(share.columns for share in found))
+        stems = [stem for name, some in encoder.stems_of_columns.items() if name in columns for stem in some]
+        encoder = self.reached(encoder, columns)
+        dated = [name for name in found[0].times if name in columns]
+        times = {name: TimeColumn(np.concatenate([share.times[name] for share in found])) for name in dated}
         folds = self.decide_folds(pl.concat([share.named for share in found], how="vertical_relaxed"), times, n_rows)
         n_blocks = n_lots(max(share_rows), engine.n_workers // engine.n_shares)
-        engine.exchange(reading.to_blocks, n_blocks, folds.rule, folds.cluster)
+        engine.exchange(reading.to_blocks, n_blocks, stems, folds.rule, folds.cluster)
         n_labels = np.sum([share.n_labels for share in found], axis=0)
         rows = Rows(n_rows, int(n_labels.min()), math.ldexp(total_weight, -exponent), source.target, classes)
-        return encoder.widened(np.max([share.widths for share in found], axis=0).tolist()), rows, folds
+        return encoder.widened(np.max([share.widths for share in found], axis=0)[stems].tolist()), rows, folds
 
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
@@ -339,12 +387,16 @@ class Training:
         columns = tuple(dict.fromkeys(part.column for part in parts))
         return FoundCross(tuple(part.name for part in parts), columns, one.gain, one.error, one.n_collisions)
 
-    def decide_schema(self, digests: Sequence[Digest]) -> Schema:
-        """A kind for every column; say which are left out."""
+    def decide_schema(self, digests: Sequence[Digest], names: Collection[str]) -> Schema:
+        """A kind for every column; say which are left out. Columns without a digest were not reached in time."""
         left_out = dict.fromkeys(self.options.exclude or (), "excluded")
         if self.options.groups is not None:
             left_out.setdefault(self.options.groups, "names the group of a row; new rows come from new groups")
-        schema = infer_all(digests, self.options.types or {}, left_out)
+        types, unread = dict(self.options.types or {}), sorted({*names} - {one.name for one in digests})
+        if unread:
+            self.warn_unread(unread)
+            left_out, types = ({name: word for name, word in some.items() if name not in unread} for some in (left_out, types))
+        schema = infer_all(digests, types, left_out)
         for column in schema:
             if column.kind == "ignore" and column.name not in left_out and column.reason != "declared":
                 self.reporter.warn(
@@ -355,7 +407,7 @@ class Training:
                 self.reporter.notice(f"column {column.name!r} is {column.kind}: {column.reason}")
         if all(column.kind == "ignore" for column in schema):
             raise TableError("No column is left to learn from. Give columns that vary, or a kind for one of them by types=.")
-        return schema
+        return (*schema, *(ColumnSchema(name, "ignore", "text", UNREAD) for name in unread))
 
     def decide_encoding(self, n_rows: int, schema: Schema) -> EncodingRules:
         """Rare values and granularities, by the user's word or by rule."""
@@ -493,17 +545,21 @@ class Training:
         self, engine: Engine, producer: Producer, rows: Rows, penalties: Any, start: Any
     ) -> tuple[float, list[NDArray[np.float64]]]:
         """One model on all rows, from the weights already found."""
-        engine.between = carry_on
+        engine.between, sweeps = carry_on, 0
         self.reporter.tell(PhaseStarted, phase="fitting all rows", steps=1)
         regression = Regression(engine, rows.total_weight, 1, everyone=True)
         regression.move(INTERCEPT, start[INTERCEPT][:, None])
         for term, field in zip(producer.terms, producer.fields, strict=True):
             regression.add(term, field, penalties[term], start[term][:, None])
-        sweeps = regression.converge(tuning.FINE, CERTAIN_SWEEPS)
-        if sweeps == CERTAIN_SWEEPS:
-            engine.between = self.stopping.check_last
-            with suppress(Stopped):
+        with suppress(Stopped):
+            engine.between = self.stopping.check_grace
+            sweeps = regression.converge(tuning.FINE, CERTAIN_SWEEPS)
+            if sweeps == CERTAIN_SWEEPS:
+                engine.between = self.stopping.check_last
                 sweeps += regression.converge(tuning.FINE, FINAL_SWEEPS - CERTAIN_SWEEPS)
+        engine.between = carry_on
+        if not sweeps:
+            regression.converge(tuning.FINE, CERTAIN_SWEEPS, [INTERCEPT])  # the rate of the labels, at least
         self.reporter.tell(StepDone, phase="fitting all rows", step=1, detail=f"{sweeps} sweeps")
         weights = [regression.terms[term].weight[:, 0].copy() for term in producer.terms]
         return float(regression.terms[INTERCEPT].weight[0, 0]), weights

@@ -27,6 +27,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 COARSE = 4  # bins of the coarse field
+FEW = 10_000  # numbers for which no table is built: it takes a quarter of a megabyte
 SEARCH_BITS = 16  # upper bits of a number by which its place is guessed
 
 
@@ -144,10 +145,12 @@ class Search:
 
     def __init__(self, edges: Floats) -> None:
         self.kind = narrowest(len(edges) + 2)
-        self.empty = not len(edges)
-        if self.empty:
-            return
-        bits = (edges + 0.0).view(np.int64)  # + 0.0: one zero only
+        self.plain = edges
+        self.ready = False
+
+    def prepare(self) -> None:
+        """Build the table by which places are guessed."""
+        bits = (self.plain + 0.0).view(np.int64)  # + 0.0: one zero only
         bits ^= (bits >> 63) & np.iinfo(np.int64).max
         self.shift = max(0, (int(bits[-1]) - int(bits[0])).bit_length() - SEARCH_BITS)
         bucket = (bits.view(np.uint64) - bits.view(np.uint64)[0]) >> np.uint64(self.shift)
@@ -155,11 +158,15 @@ class Search:
         self.start = (np.cumsum(n_edges) - n_edges).astype(np.uint32)
         self.levels = int(n_edges.max()).bit_length()
         self.edges = np.append(bits, np.full(1 << self.levels, np.iinfo(np.int64).max))
+        self.ready = True
 
     def find(self, values: Floats) -> NDArray[Any]:
         """The place of each."""
-        if self.empty:
-            return np.isnan(values).astype(self.kind)
+        if not len(self.plain) or (not self.ready and len(values) <= FEW):
+            place = np.searchsorted(self.plain, values, side="right")
+            return (place + np.isnan(values)).astype(self.kind)  # NaN comes last, and is one behind that
+        if not self.ready:
+            self.prepare()
         from autocross.kernels import lookup  # not above: scoring single rows does without it
 
         place, values = np.empty(len(values), self.kind), values + 0.0

@@ -57,6 +57,14 @@ def spread(codes: FieldCodes, index: NDArray[np.int32]) -> FieldCodes:
     return FieldCodes(found)
 
 
+def stem_codes(column: ColumnEncoder, table: Table) -> list[FieldCodes]:
+    """A column's codes in all rows, stem by stem."""
+    rows: Any = table.columns[column.column.name]
+    codes = [column.intervals(rows)] if isinstance(column, Bins) else column.encode(rows)
+    index = table.index.get(column.column.name)
+    return codes if index is None else [spread(one, index) for one in codes]
+
+
 @dataclass(frozen=True)
 class Stem:
     """What is coded once a row: a field, or the finest intervals of a number, from which several fields are read.
@@ -117,7 +125,7 @@ class Encoder:
 
     @cached_property
     def stems(self) -> tuple[Stem, ...]:
-        """What `stem_codes` gives."""
+        """What `stem_codes` gives, of all columns."""
         found: list[Stem] = []
         first = 0
         for column in self.columns:
@@ -128,16 +136,14 @@ class Encoder:
             first += len(column.fields)
         return tuple(found)
 
-    def stem_codes(self, table: Table, each: Each[list[FieldCodes]] = map) -> list[FieldCodes]:
-        """The codes of all rows, stem by stem."""
-
-        def coded(column: ColumnEncoder) -> list[FieldCodes]:
-            rows: Any = table.columns[column.column.name]
-            codes = [column.intervals(rows)] if isinstance(column, Bins) else column.encode(rows)
-            index = table.index.get(column.column.name)
-            return codes if index is None else [spread(one, index) for one in codes]
-
-        return [codes for found in each(coded, self.columns) for codes in found]
+    @property
+    def stems_of_columns(self) -> dict[str, range]:
+        """The stems of each column, by their numbers."""
+        found, first = {}, 0
+        for column in self.columns:
+            found[column.column.name] = range(first, first + (1 if isinstance(column, Bins) else len(column.fields)))
+            first = found[column.column.name].stop
+        return found
 
     def widened(self, widths: Sequence[int]) -> Encoder:
         """Wide enough for rows with so many codes of each stem: a multi-value field knows how many codes a row may have."""
@@ -172,6 +178,16 @@ class Encoder:
                 found.append((stem, column.by_interval(column.coarse), twin))
             stem += 1 if isinstance(column, Bins) else len(column.fields)
         return found
+
+    def coarsest(self) -> list[int]:
+        """All fields but those of a number that has one with fewer bins."""
+        kept: list[int] = []
+        first = 0
+        for column in self.columns:
+            fields = range(first, first + len(column.fields))
+            kept += [min(fields, key=lambda at: self.fields[at].n_codes)] if isinstance(column, Bins) else fields
+            first = fields.stop
+        return kept
 
     def keep(self, kept: Sequence[int]) -> Encoder:
         """Only these fields; a column left without any is no longer looked at."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from autocross.table.places import Places
 
 Ints = NDArray[np.int64]
+FEW = 1_000  # texts that are looked up one by one
 
 
 def bucket_of(text: str, n_buckets: int) -> int:
@@ -106,6 +107,9 @@ class Vocabulary:
             values, index = column.distinct
             table = np.array([*map(self.code_of, values.to_list()), MISSING], dtype=self.code_by_place.dtype)
             return [distinct_codes(table[index], column.starts)]
+        if len(column) <= FEW:  # for so few the table of known texts is not worth building
+            texts = [None if text in MISSING_TEXTS else text for text in column.rows.to_list()]
+            return [FieldCodes(np.array([*map(self.code_of, texts)], dtype=narrowest(self.fields[0].n_codes)))]
         codes = column.find(self.known, self.code_by_place)
         if self.n_buckets and len(unknown := np.flatnonzero(codes == RARE)):
             values, index = column.take(unknown).distinct

@@ -190,7 +190,7 @@ class Regression:
             tied[FIRST:] = self.engine.total(count, cross, field.n_codes)[FIRST:] < self.min_count
         term = Term(field, penalty, np.zeros((field.n_codes, self.n_models)), tied)
         self.terms[cross] = term
-        if weight is not None:
+        if weight is not None and weight.any():
             initial = np.where(tied, weight[RARE] if field.n_codes > RARE else 0.0, weight)
             self.move(cross, initial)
 

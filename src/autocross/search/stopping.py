@@ -5,11 +5,14 @@ Work ends between two tasks of an engine, never within one, so that what was fou
 
 from __future__ import annotations
 
+import math
+
 from autocross.events import Reporter
 from autocross.interrupts import Interrupt
 from autocross.kernels import seconds_compiling
 
 FINAL_SHARE = 0.25  # most of the time limit that is kept back for the last fit
+GRACE = 1.0  # seconds
 
 
 class Stopped(Exception):  # noqa: N818  no error: the fit goes on to its end
@@ -17,21 +20,28 @@ class Stopped(Exception):  # noqa: N818  no error: the fit goes on to its end
 
 
 class Stopping:
-    """Knows when to end. ``reserve`` is how many seconds the last fit will take."""
+    """Knows when to end. ``reserve`` is how many seconds the last fit will take, as far as that is known."""
 
     def __init__(self, time_limit: float | None, reporter: Reporter, interrupt: Interrupt) -> None:
         self.time_limit = time_limit
         self.reporter = reporter
         self.interrupt = interrupt
         self.compiled_before = seconds_compiling()
-        self.reserve = 0.0
+        self.reserve = math.inf
+        self.excused = 0.0  # seconds that do not count: those of starting a cluster
 
     @property
     def seconds_left(self) -> float | None:
         """Of the time limit; compilation does not count."""
         if self.time_limit is None:
             return None
-        return self.time_limit - self.reporter.seconds + seconds_compiling() - self.compiled_before
+        return self.time_limit - self.reporter.seconds + seconds_compiling() - self.compiled_before + self.excused
+
+    def hurry(self, share: float) -> bool:
+        """Whether more than this share of the time limit is gone, and a moment of grace, without which a short limit would leave
+        nothing to learn from."""
+        left = self.seconds_left
+        return left is not None and self.time_limit is not None and left < (1 - share) * self.time_limit - GRACE
 
     def check(self) -> None:
         """Raise if the search must end now, for the last fit to be in time."""
@@ -45,4 +55,9 @@ class Stopping:
         """Raise if the last fit, too, must end."""
         left = self.seconds_left
         if left is not None and left < 0:
+            raise Stopped("the time is up")
+
+    def check_grace(self) -> None:
+        """Raise if not even the first sweeps of the last fit can be waited for."""
+        if self.hurry(1.0):
             raise Stopped("the time is up")

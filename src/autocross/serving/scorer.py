@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,10 @@ DEEP = "(deep part)"
 
 
 def load(path: str | Path) -> Scorer:
-    """The scorer of a saved model."""
-    return Scorer(read(path))
+    """The scorer of a saved model, ready for the first row."""
+    scorer = Scorer(read(path))
+    scorer.prepare()
+    return scorer
 
 
 @dataclass(frozen=True)
@@ -116,17 +119,32 @@ class Scorer:
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.plan, first = [], 0
-        ragged: set[int] = set()
-        for column in model.producer.encoder.columns:
-            weights = [weight.tolist() for weight in model.weights[first : first + len(column.fields)]]
-            ragged.update(range(first, first + len(column.fields)) if column.ragged else ())
-            first += len(column.fields)
-            self.plan.append((column.column.name, contributions(column, weights)))
-        self.crosses = [
+
+    @cached_property
+    def plan(self) -> list[tuple[str, Callable[[Any], Sequence[float]]]]:
+        """How each column's value is looked up in a row alone. Built on first use: many rows at once do without."""
+        found, first = [], 0
+        for column in self.model.producer.encoder.columns:
+            last = first + len(column.fields)
+            weights = [weight.tolist() for weight in self.model.weights[first:last]]
+            found.append((column.column.name, contributions(column, weights)))
+            first = last
+        return found
+
+    @cached_property
+    def crosses(self) -> list[Callable[[float, Sequence[Any]], float]]:
+        """The same for each cross."""
+        producer = self.model.producer
+        ragged = {at for at, (column, _) in enumerate(producer.encoder.places) if column.ragged}
+        weights = self.model.weights[len(producer.encoder.fields) :]
+        return [
             adder(cross, weight.tolist(), not ragged.isdisjoint(cross.fields))
-            for cross, weight in zip(model.producer.crosses, model.weights[first:], strict=True)
+            for cross, weight in zip(producer.crosses, weights, strict=True)
         ]
+
+    def prepare(self) -> None:
+        """Build what a row alone is looked up in, before the first one comes."""
+        _ = self.plan, self.crosses
 
     def log_odds_one(self, row: Mapping[str, Any]) -> float:
         """The log-odds of one row, added up in the order of the fields."""

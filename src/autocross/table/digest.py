@@ -55,25 +55,26 @@ class Digest:
         return self.counted["first"].to_numpy()
 
     @cached_property
-    def gone(self) -> pl.Series | None:
+    def gone(self) -> NDArray[np.bool_] | None:
         """Which of the values mean that there is none; None where no value does."""
         return missing(self.values)
 
     @cached_property
     def present(self) -> pl.Series:
         """The values that are not missing."""
-        return self.values if self.gone is None else self.values.filter(~self.gone)
+        return self.values if self.gone is None else self.values.filter(pl.Series(~self.gone))
 
     def frequent(self, least: int) -> Digest:
         """Only the values of so many rows or more."""
-        return replace(self, counted=self.counted.filter(pl.col("n") >= least))
+        enough = self.n >= least
+        return self if enough.all() else replace(self, counted=self.counted.filter(pl.Series(enough)))
 
     @property
     def n_missing(self) -> int:
         """Rows without a value; of lists those without a list."""
         if isinstance(self.dtype, (pl.List, pl.Array)):
             return self.n_null
-        return 0 if self.gone is None else int(self.n[self.gone.to_numpy()].sum())
+        return 0 if self.gone is None else int(self.n[self.gone].sum())
 
 
 @dataclass(frozen=True)
@@ -92,20 +93,26 @@ class Digests:
         self.exact, self.separator = kind in ("categorical", "multivalue"), separator
         self.closed: list[Digest] = []
         self.open: Tally | None = None
+        self.numbered: Numbered | None = None  # the rows by the numbers of their values, if they came as one part, all values known
         self.n_rows = 0
 
-    def add(self, series: pl.Series) -> None:
-        """The next rows."""
+    def add(self, series: pl.Series, hashes: NDArray[np.uint64] | None = None) -> None:
+        """The next rows; ``hashes`` are those of what `entries` finds in them, if they are known."""
         if self.open is not None and self.open.dtype != series.dtype:
             self.close()
         if self.open is None:
             self.open = Tally(series.name, series.dtype, exact=self.exact, separator=self.separator)
-        self.open.add(series, self.n_rows)
+        self.open.add(series, self.n_rows, hashes)
         self.n_rows += len(series)
         if self.open.places.n > MOST_NUMBERS and self.open.shortens:
             self.close()
         if sum(part.counted.height for part in self.closed[1:]) > MOST_NUMBERS:
             self.closed = [merged(self.closed)]
+
+    @property
+    def begun(self) -> bool:
+        """Whether any rows came."""
+        return self.open is not None or bool(self.closed)
 
     def close(self) -> None:
         """Count no further here, where digits are dropped or the type changes: later rows are counted apart, and merged."""
@@ -113,15 +120,16 @@ class Digests:
             self.closed.append(self.open.digest())
             self.open = None
 
-    @property
-    def numbered(self) -> Numbered | None:
-        """The rows by the numbers that their values got, if they came as one part and all values are known still."""
-        one = self.open
-        return None if one is None or one.index is None or self.closed else Numbered(one.places.values, one.index)
+    def seal(self) -> None:
+        """No rows follow: let go of the table by which values were found."""
+        tally = self.open
+        if tally is not None and tally.index is not None and not self.closed:
+            self.numbered = Numbered(tally.places.values, tally.index)
+        self.close()
 
     def whole(self) -> Digest:
-        """That of all rows so far."""
-        self.close()
+        """That of all rows."""
+        self.seal()
         return self.closed[0] if len(self.closed) == 1 else merged(self.closed)
 
 
@@ -140,8 +148,8 @@ class Tally:
     def shortens(self) -> bool:
         return can_shorten(self.dtype) and not self.exact
 
-    def add(self, series: pl.Series, first_row: int) -> None:
-        index, new = self.places.add(entries(series, self.separator))
+    def add(self, series: pl.Series, first_row: int, hashes: NDArray[np.uint64] | None = None) -> None:
+        index, new = self.places.add(entries(series, self.separator), hashes)
         self.index = None if self.n_rows else index
         self.n_rows, self.n_null = self.n_rows + len(series), self.n_null + series.null_count()
         self.first.append(first_row + new)
@@ -165,7 +173,7 @@ class Tally:
         if self.places.n < self.n_rows:
             return False
         gone = missing(self.places.values)
-        return self.places.n - (0 if gone is None else gone.sum()) == self.n_rows
+        return self.places.n - (0 if gone is None else int(gone.sum())) == self.n_rows
 
     def digest(self) -> Digest:
         """What was counted."""
@@ -195,6 +203,13 @@ def entries(series: pl.Series, separator: str | None) -> pl.Series:
     if series.dtype.is_nested() or series.dtype == pl.Object:
         series = pl.Series(series.name, dtype=pl.Null)  # nobody will look at these
     return series
+
+
+def is_counted_as_it_is(dtype: Any, separator: str | None) -> bool:
+    """Whether `entries` of a column are its values as they stand."""
+    if dtype == pl.String:
+        return separator is None
+    return not (dtype.is_nested() or dtype == pl.Object or isinstance(dtype, (pl.Categorical, pl.Enum)))
 
 
 def pieces(series: pl.Series, separator: str) -> pl.Series:
@@ -259,6 +274,6 @@ def is_whole(values: pl.Series) -> bool:
     """Whether no number has a fraction, also where they are stored as floats."""
     if not values.dtype.is_float():
         return bool(values.dtype.is_integer())
-    numbers = values.drop_nulls().to_numpy()
+    numbers = values.to_numpy()  # a null is NaN
     finite = numbers[np.isfinite(numbers)]
-    return bool((finite == np.floor(finite)).all())
+    return bool((finite[:100] == np.floor(finite[:100])).all() and (finite == np.floor(finite)).all())

@@ -136,7 +136,7 @@ def local(file: Place) -> Path:
     return file
 
 
-def batches(path: Place, as_text: Sequence[str], pieces: Sequence[Piece]) -> Iterator[pl.DataFrame]:
+def batches(path: Place, as_text: Sequence[str], pieces: Sequence[Piece], height: int = BATCH) -> Iterator[pl.DataFrame]:
     """The rows of the pieces in frames of limited height, in their order; their files are of the path."""
     known = files_of(path)[0]
     with understood(known):
@@ -146,7 +146,7 @@ def batches(path: Place, as_text: Sequence[str], pieces: Sequence[Piece]) -> Ite
             frame = scan(piece.file, as_text)
             check_same(piece.file, frame.collect_schema(), first)
             rows = frame.select(list(first)).slice(piece.first_row, piece.n_rows)
-            yield from rows.collect_batches(chunk_size=BATCH, maintain_order=True)
+            yield from rows.collect_batches(chunk_size=height, maintain_order=True)
 
 
 def files_of(path: Place) -> Sequence[Place]:

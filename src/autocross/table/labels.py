@@ -82,6 +82,10 @@ class LabelValues:
                 f"The target {self.name!r} mixes types that cannot be ordered. Use one type for both labels."
             ) from None
 
+    @property
+    def n_distinct(self) -> int:
+        return 0 if self.distinct is None else len(self.distinct)
+
     def classes(self, positive: Any = None) -> Classes:
         """Two values; the positive one is the larger, or the one named."""
         name, distinct = self.name, np.zeros(0) if self.distinct is None else self.distinct

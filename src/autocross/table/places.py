@@ -17,6 +17,7 @@ from autocross.table.values import MISSING_TEXTS
 
 Numbers = NDArray[np.int32]
 FEWEST_SLOTS = 1 << 10
+FEW = 10_000  # texts that are looked at one by one
 
 
 def hashed(values: pl.Series) -> NDArray[np.uint64]:
@@ -51,9 +52,9 @@ class Places:
         lookup.enter(hashes, 0, self.keys, self.number, 0, 0, self.counts, np.empty(n, np.int64), np.empty(n, np.int32))
         self.counts[: len(counts)] = counts
 
-    def add(self, values: pl.Series) -> tuple[Numbers, NDArray[np.int64]]:
-        """The number of each row's value, and the rows in which new values came."""
-        hashes = hashed(values)
+    def add(self, values: pl.Series, hashes: NDArray[np.uint64] | None = None) -> tuple[Numbers, NDArray[np.int64]]:
+        """The number of each row's value, and the rows in which new values came. ``hashes`` are the values', if they are known."""
+        hashes = hashed(values) if hashes is None else hashes
         index, first = np.empty(len(values), np.int32), np.empty(len(values), np.int64)
         row, n = 0, self.n
         while True:
@@ -88,13 +89,19 @@ class Places:
         return self.parts[0] if self.parts else pl.Series(dtype=pl.Null)
 
 
-def missing(values: pl.Series) -> pl.Series | None:
-    """Which of the values mean that there is none; None where no value does."""
-    gone = values.is_null()
-    if values.dtype == pl.String:
-        gone |= values.is_in(sorted(MISSING_TEXTS))
-    elif values.dtype.is_float():
-        gone |= values.is_nan().fill_null(True)
+def missing(values: pl.Series) -> NDArray[np.bool_] | None:
+    """Which of the values mean that there is none; None where no value does.
+
+    An expression of polars takes longer than the work on few values does, and a table may have a hundred thousand columns.
+    """
+    if values.dtype.is_float():
+        gone = np.isnan(values.to_numpy())  # nulls too
+    elif values.dtype == pl.String and len(values) <= FEW:
+        gone = np.array([text is None or text in MISSING_TEXTS for text in values.to_list()], np.bool_)
+    elif values.dtype == pl.String:
+        gone = (values.is_null() | values.is_in(sorted(MISSING_TEXTS))).to_numpy()
+    else:
+        gone = values.is_null().to_numpy() if values.null_count() else np.zeros(0, np.bool_)
     return gone if gone.any() else None
 
 
@@ -107,5 +114,5 @@ def factored(texts: pl.Series, differ: bool = False) -> tuple[pl.Series, Numbers
         values = places.values
     if (gone := missing(values)) is None:
         return values, index
-    number = np.where(gone, -1, np.cumsum(~gone.to_numpy()) - 1).astype(np.int32)
-    return values.filter(~gone), number[index]
+    number = np.where(gone, -1, np.cumsum(~gone) - 1).astype(np.int32)
+    return values.filter(pl.Series(~gone)), number[index]

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from autocross.table.files import Piece, Place, batches, column_names, spread
+from autocross.table.files import BATCH, Piece, Place, batches, column_names, spread
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class Source(Protocol):
     def first_row(self) -> int:
         """The number of the first row in the whole table."""
 
+    @property
+    def share(self) -> float:
+        """Of the table's rows, those that there is time to learn from."""
+
     def parts(self) -> Iterator[Part]: ...
     def shares(self, n: int) -> Sequence[Source]:
         """The same rows in that many sources or fewer, one after the other."""
@@ -57,6 +61,7 @@ class InMemory:
     part: Part
     target: str
     first_row: int = 0
+    share: float = 1.0
     in_memory = True
 
     @property
@@ -72,7 +77,7 @@ class InMemory:
 
     def shares(self, n: int) -> Sequence[InMemory]:
         cuts = np.linspace(0, self.n_rows, min(n, self.n_rows) + 1).astype(int).tolist()
-        return [InMemory(self.part.between(first, last), self.target, first) for first, last in pairwise(cuts)]
+        return [replace(self, part=self.part.between(first, last), first_row=first) for first, last in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,8 @@ class InFiles:
     split: Callable[[pl.DataFrame, int], Part]
     pieces: Sequence[Piece]
     first_row: int = 0
+    share: float = 1.0
+    height: int = BATCH  # of a part, at most
     in_memory = False
 
     @property
@@ -98,7 +105,7 @@ class InFiles:
 
     def parts(self) -> Iterator[Part]:
         first_row = self.first_row
-        for frame in batches(self.path, self.as_text, self.pieces):
+        for frame in batches(self.path, self.as_text, self.pieces, self.height):
             yield self.split(frame, first_row)
             first_row += frame.height
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from autocross.blocks import Block, BlockWriter
 from autocross.encoding.encoder import Encoder, stem_codes
-from autocross.engines import changes
+from autocross.engines import changes, in_lanes
 from autocross.features import narrowest
 from autocross.folds import FoldRule
 from autocross.table.coerce import typed
@@ -72,7 +72,7 @@ class Reader:
 
     @cached_property
     def each(self) -> Each:
-        return map if self.n_threads == 1 else ThreadPoolExecutor(self.n_threads).map
+        return map if self.n_threads == 1 else in_lanes(ThreadPoolExecutor(self.n_threads), self.n_threads)
 
 
 # The first pass.

@@ -22,7 +22,7 @@ from autocross.checkpoint import Checkpoint
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import ColumnEncoder, Encoder
 from autocross.encoding.rules import EncodingRules
-from autocross.engines import Engine, carry_on, make_engine, n_cores
+from autocross.engines import Engine, carry_on, in_lanes, make_engine, n_cores
 from autocross.errors import EngineError, LabelError, OptionError, TableError
 from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, SearchStopped, StepDone
 from autocross.features import CAP, hash_bits, least_rows
@@ -151,7 +151,7 @@ class Training:
             folder = None
             if engine.has_disk and not source.in_memory:
                 folder = Path(open_things.enter_context(TemporaryDirectory(prefix="autocross-")))
-            self.each = open_things.enter_context(ThreadPoolExecutor(n_cores())).map
+            self.each = in_lanes(open_things.enter_context(ThreadPoolExecutor(n_cores())), n_cores())
             digests, classes, share_rows, total_weight = self.look(source, engine, folder)
             n_rows = sum(share_rows)
             self.check_memory(n_rows, engine.memory)

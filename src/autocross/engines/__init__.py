@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from autocross.engines.base import Engine, carry_on, changes
 from autocross.engines.serial import SerialEngine
-from autocross.engines.threads import ThreadsEngine, n_cores
+from autocross.engines.threads import ThreadsEngine, in_lanes, n_cores
 from autocross.options import Options
 
-__all__ = ["Engine", "SerialEngine", "ThreadsEngine", "carry_on", "changes", "make_engine", "n_cores"]
+__all__ = ["Engine", "SerialEngine", "ThreadsEngine", "carry_on", "changes", "in_lanes", "make_engine", "n_cores"]
 
 
 def make_engine(options: Options) -> Engine:

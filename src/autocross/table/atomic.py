@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import stat
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_hex
 from typing import IO
 
 from autocross.errors import FileError
 
 
 def replace_file(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write to a temporary name beside ``path``, then rename: a full disk leaves the old file as it was."""
-    if path.exists() and not path.is_file():
-        raise FileError(f"Cannot write {str(path)!r}: it is no file. Give the name of a file.")
+    """Write to a temporary name beside ``path``, then rename: a full disk leaves the old file as it was.
+
+    A file that is replaced keeps its rights, as it would if it were written in place. A new one has those that the umask leaves.
+    """
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        former = path.stat() if path.exists() else None
+        if former is not None and not stat.S_ISREG(former.st_mode):
+            raise FileError(f"Cannot write {str(path)!r}: it is no file. Give the name of a file.")
+        handle, temporary = open_beside(path, 0o666 if former is None else stat.S_IMODE(former.st_mode))
     except OSError as error:
         raise FileError(f"Cannot write {str(path)!r}: {error.strerror}. Give a place that can be written.") from error
     try:
         with os.fdopen(handle, "wb") as stream:
+            if former is not None:
+                keep_rights(temporary, former)
             fill(stream)
             stream.flush()
             os.fsync(stream.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
         os.replace(temporary, path)
     except BaseException as error:
         with contextlib.suppress(OSError):
@@ -38,3 +42,23 @@ def replace_file(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
                 f"Cannot write {str(path)!r}: {why}. The former file, if any, is unchanged; make room or give another place."
             ) from error
         raise
+
+
+def open_beside(path: Path, rights: int) -> tuple[int, Path]:
+    """A new file in the folder of ``path``, open for writing, and its name. The umask takes from the rights.
+
+    The rights are given when the file is made: whoever asks for the umask changes it for a moment, and for all threads.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    while True:
+        temporary = path.with_name(f".{path.name}.{token_hex(4)}")
+        with contextlib.suppress(FileExistsError):
+            return os.open(temporary, flags, rights), temporary
+
+
+def keep_rights(path: Path, former: os.stat_result) -> None:
+    """Give a file the rights of a former one, and as far as we may its group and its owner."""
+    os.chmod(path, stat.S_IMODE(former.st_mode))
+    for owner, group in ((-1, former.st_gid), (former.st_uid, -1)):
+        with contextlib.suppress(OSError):
+            os.chown(path, owner, group)

@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import math
 import os
+import pickle
 import stat
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from safetensors import safe_open
+from safetensors.numpy import save as to_bytes
+from sklearn.base import clone
 
 from autocross import load
 from autocross.errors import BundleError
 from autocross.estimator import AutoCrossClassifier
 from autocross.producer import bundle
+from autocross.producer.words import summary
 from autocross.serving.scorer import probabilities, probability
 
 
@@ -26,13 +34,78 @@ def test_a_round_trip_keeps_every_score_to_the_bit(
     model = load(saved_model)
     np.testing.assert_array_equal(model.score(people), classifier.predict_proba(people)[:, 1])
     np.testing.assert_array_equal(model.log_odds(people), classifier.decision_function(people))
-    assert model.model.about == classifier.model_.about
+    assert model.model.about == replace(classifier.model_.about, history=without_seconds(classifier))
     assert model.model.penalties == classifier.model_.penalties
+
+
+def without_seconds(fitted: AutoCrossClassifier) -> tuple[dict[str, Any], ...]:
+    return tuple({"crosses": record["crosses"], "score": record["score"]} for record in fitted.history_)
 
 
 def test_saving_again_writes_the_same_bytes(saved_model: Path, tmp_path: Path) -> None:
     again = tmp_path / "again.acx"
     bundle.save(bundle.read(saved_model), again)
+    assert again.read_bytes() == saved_model.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"engine": "threads", "n_jobs": 1}, {"engine": "threads", "n_jobs": 3}, {"memory_limit": 2.0}, {"time_limit": 1e6}, {}],
+    ids=str,
+)
+def test_equal_fits_write_equal_bytes(options: dict[str, Any], people: pl.DataFrame, saved_model: Path, tmp_path: Path) -> None:
+    """Nothing in the file tells where or when the fit ran, or what watched it."""
+    journal, kept = str(tmp_path / "journal.jsonl"), str(tmp_path / "kept")
+    again = AutoCrossClassifier(quiet=True, journal=journal, checkpoint=kept, **options).fit(people, "bought")
+    again.save(tmp_path / "again.acx")
+    assert (tmp_path / "again.acx").read_bytes() == saved_model.read_bytes()
+
+
+def test_equal_fits_of_other_processes_write_equal_bytes(people: pl.DataFrame, tmp_path: Path) -> None:
+    """Neither the seed of Python's hashes nor the way in shows."""
+    rows = tmp_path / "people.parquet"
+    people.write_parquet(rows)
+    for seed in ("1", "2"):
+        command = [sys.executable, "-m", "autocross.cli", "fit", str(rows), "--target", "bought", "--n-jobs", seed, "--quiet"]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([*command, "-o", str(tmp_path / f"{seed}.acx")], env=environment, check=True, capture_output=True)
+    AutoCrossClassifier(quiet=True, engine="serial").fit(people, "bought").save(tmp_path / "here.acx")
+    assert len({(tmp_path / name).read_bytes() for name in ("1.acx", "2.acx", "here.acx")}) == 1
+
+
+def test_rows_read_part_by_part_write_equal_bytes(
+    people: pl.DataFrame, saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autocross.estimator.SHARE", 0.0)  # every file is too large for memory
+    rows, again = tmp_path / "people.parquet", tmp_path / "again.acx"
+    people.write_parquet(rows, row_group_size=70)
+    AutoCrossClassifier(quiet=True).fit(str(rows), "bought").save(again)
+    assert again.read_bytes() == saved_model.read_bytes()
+
+
+def test_seconds_stay_with_the_estimator_that_was_fitted(classifier: AutoCrossClassifier, saved_model: Path) -> None:
+    assert all(record["seconds"] > 0 for record in classifier.history_)
+    assert pickle.loads(pickle.dumps(classifier)).history_ == classifier.history_
+    assert clone(classifier).get_params() == classifier.get_params()
+    about = load(saved_model).model.about
+    assert about.history == without_seconds(classifier)
+    assert summary(load(saved_model).model) == summary(classifier.model_)
+
+
+def test_a_bundle_with_seconds_still_loads(classifier: AutoCrossClassifier, saved_model: Path, tmp_path: Path) -> None:
+    """As files were written before."""
+    with safe_open(str(saved_model), framework="numpy") as stored:
+        manifest = json.loads(stored.metadata()["autocross"])
+        arrays = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+    manifest["about"]["history"] = list(classifier.history_)
+    del manifest["checksum"]
+    manifest["checksum"] = bundle.checksum(manifest, arrays)
+    former, again = tmp_path / "former.acx", tmp_path / "again.acx"
+    former.write_bytes(to_bytes(arrays, metadata={"autocross": json.dumps(manifest)}))
+    assert b"seconds" in former.read_bytes()
+    model = bundle.read(former)
+    assert model.about.history == without_seconds(classifier)
+    bundle.save(model, again)
     assert again.read_bytes() == saved_model.read_bytes()
 
 

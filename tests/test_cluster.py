@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # stay on the loopback interface
@@ -23,6 +24,7 @@ from autocross.errors import EngineError, LabelError, MissingLibraryError, Optio
 from autocross.events import CandidatesRanked, CrossTried, Event, PhaseStarted, Reporter, WorkersCounted
 from autocross.interrupts import Interrupt
 from autocross.options import Options
+from autocross.producer import bundle
 from autocross.producer.model import Model
 from autocross.table.source import InMemory, Part
 from autocross.training import Training
@@ -102,6 +104,14 @@ class Fit:
         return [event for event in self.events if isinstance(event, WorkersCounted)]
 
 
+def saved(model: Model) -> bytes:
+    """The file of a model."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.acx"
+        bundle.save(model, path)
+        return path.read_bytes()
+
+
 def same(one: Model, other: Model) -> None:
     """Models that are equal to the bit."""
     assert one.about.crosses == other.about.crosses
@@ -109,6 +119,7 @@ def same(one: Model, other: Model) -> None:
     assert (one.intercept, one.penalties, one.about.score) == (other.intercept, other.penalties, other.about.score)
     for ours, theirs in zip(one.weights, other.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
+    assert saved(one) == saved(other)
 
 
 @pytest.fixture

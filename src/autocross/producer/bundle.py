@@ -7,6 +7,7 @@ file gives a BundleError, never a wrong score.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -47,7 +48,7 @@ def save(model: Model, path: str | Path) -> None:
         "crosses": [pack_cross(at, one, arrays) for at, one in enumerate(model.producer.crosses)],
         "intercept": model.intercept,
         "penalties": model.penalties,
-        "about": asdict(model.about),
+        "about": {**asdict(model.about), "history": timeless(model.about.history)},
     }
     for at, weight in enumerate(model.weights):
         arrays[f"weight.{at}"] = weight
@@ -56,6 +57,11 @@ def save(model: Model, path: str | Path) -> None:
     manifest["checksum"] = checksum(manifest, arrays)
     content = to_bytes(arrays, metadata={KEY: json.dumps(manifest)})
     replace_file(Path(path), lambda stream: stream.write(content))
+
+
+def timeless(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A history without the seconds that each step took: equal fits write equal bytes, wherever and whenever they ran."""
+    return [{name: value for name, value in record.items() if name != "seconds"} for record in history]
 
 
 def pack_column(at: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str, Any]:
@@ -266,7 +272,7 @@ def unpack_about(entry: dict[str, Any]) -> About:
         n_rows=int(entry["n_rows"]),
         crosses=tuple(unpack_found(cross) for cross in entry["crosses"]),
         rules=tuple(Rule(**{key: str(value) for key, value in rule.items()}) for rule in entry["rules"]),
-        history=tuple(dict(record) for record in entry["history"]),
+        history=tuple(timeless(entry["history"])),  # older files have seconds
     )
 
 

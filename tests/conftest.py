@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +86,51 @@ def saved_model(classifier: AutoCrossClassifier, tmp_path: Path) -> Path:
     path = tmp_path / "model.acx"
     classifier.save(path)
     return path
+
+
+class SmallDisk:
+    """A real disk of some pages, which can be full and have room again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def fill(self, but: int = 0) -> None:
+        """Leave so many bytes of room."""
+        free = os.statvfs(self.folder)
+        with (self.folder / "filler").open("ab") as filler:
+            filler.write(bytes(free.f_bavail * free.f_bsize - but))
+
+    def make_room(self) -> None:
+        (self.folder / "filler").unlink()
+
+    def make_read_only(self) -> None:
+        subprocess.run(["mount", "-o", "remount,ro", str(self.folder)], check=True)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A disk of 1 MiB, in memory; only root may make one."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a disk")
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no disk can be mounted here: {mounted.stderr.strip()}")
+    yield SmallDisk(folder)
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Root may do everything; work as somebody who may not."""
+    former = os.geteuid()
+    if former == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if former == 0:
+            os.seteuid(0)

@@ -17,6 +17,7 @@ import pytest
 from autocross.errors import FileError
 from autocross.table import atomic
 from autocross.table.atomic import replace_file
+from conftest import as_nobody
 
 
 def mode(path: Path) -> int:
@@ -34,19 +35,6 @@ def umask(mask: int) -> Iterator[None]:
         yield
     finally:
         os.umask(former)
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """Root may do everything; work as somebody who may not."""
-    former = os.geteuid()
-    if former == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if former == 0:
-            os.seteuid(0)
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o000])

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,9 +18,15 @@ import polars as pl
 import pytest
 
 from autocross import AutoCrossClassifier, checkpoint
-from autocross.errors import FileError, OptionError
+from autocross.errors import FileError, FileWarning, OptionError
+from autocross.estimator import source_of
+from autocross.events import CandidatesRanked, Event, Reporter
+from autocross.interrupts import Interrupt
+from autocross.options import Options
 from autocross.producer import bundle
 from autocross.producer.model import Model
+from autocross.training import Training
+from conftest import SmallDisk, as_nobody
 
 N = 6_000
 
@@ -166,6 +175,119 @@ def test_a_place_that_cannot_be_written_is_told(crossed: Path, tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError, match="Cannot keep checkpoints in"):
         AutoCrossClassifier(quiet=True, checkpoint=str(tmp_path / "file")).fit(crossed, "label")
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "resume"])
+def test_a_bad_folder_is_told_before_the_rows_are_read(name: str, left: Path, small_disk: SmallDisk, tmp_path: Path) -> None:
+    """Though they are not there either."""
+
+    def refused(folder: Path | str, message: str) -> None:
+        with pytest.raises(FileError, match=rf"Cannot keep checkpoints in .*: {message}\. Give another folder"):
+            AutoCrossClassifier(quiet=True, **{"resume": str(left), name: str(folder)}).fit("no such rows.parquet", "label")
+
+    def with_checkpoint(folder: Path) -> Path:
+        folder.mkdir(exist_ok=True)
+        shutil.copy(left / checkpoint.FILE, folder)
+        return folder
+
+    closed = with_checkpoint(tmp_path / "closed")
+    closed.chmod(0o755)
+    with as_nobody():
+        refused(closed, "Permission denied")
+    with_checkpoint(small_disk.folder)
+    small_disk.make_read_only()
+    refused(small_disk.folder, "Read-only file system")
+    if name == "checkpoint":
+        (tmp_path / "file").write_text("")
+        refused(tmp_path / "file", "File exists")
+        refused(tmp_path / "file" / "folder", "Not a directory")
+        refused(small_disk.folder / "new" / "folder", "Read-only file system")
+        refused("null\0byte", "embedded null byte")
+        (tmp_path / "folder" / checkpoint.FILE).mkdir(parents=True)
+        refused(tmp_path / "folder", f"{checkpoint.FILE!r} in it is no file")
+
+
+class Meddling:
+    """An observer that does something to the disk when a round begins."""
+
+    def __init__(self, **at_round: Callable[[], object]) -> None:
+        self.at_round = at_round
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, CandidatesRanked) and event.rung == 1 and (work := self.at_round.get(f"round_{event.round}")):
+            work()
+
+
+def fit_while(rows: Path, folder: Path, meddling: Meddling) -> Model:
+    options = Options(checkpoint=str(folder))
+    return Training(options, Reporter([meddling]), Interrupt()).fit(source_of(rows, "label", None, options))
+
+
+def round_of(path: Path) -> int:
+    """How many rounds were finished when the checkpoint was written."""
+    with np.load(path) as stored:
+        return int(json.loads(stored["facts"].tobytes())["beam"][0]["round"])
+
+
+@pytest.fixture
+def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autocross.search.loop.A_ROUND", 1)  # three rounds find a cross
+
+
+def test_a_disk_that_fills_up_under_the_checkpoint(crossed: Path, small_rounds: None, small_disk: SmallDisk) -> None:
+    """The fit goes on, the last checkpoint stays as it was, and when there is room again there are new ones."""
+    whole = AutoCrossClassifier(quiet=True).fit(crossed, "label").model_
+    path = small_disk.folder / checkpoint.FILE
+    kept: list[bytes] = []
+
+    def full() -> None:
+        kept.append(path.read_bytes())
+        small_disk.fill()
+
+    def roomy() -> None:
+        assert [one.name for one in small_disk.folder.iterdir() if one.name != "filler"] == [checkpoint.FILE]
+        kept.append(path.read_bytes())
+        small_disk.make_room()
+
+    with pytest.warns(FileWarning) as warned:
+        same(fit_while(crossed, small_disk.folder, Meddling(round_1=full, round_3=roomy)), whole)
+    (warning,) = warned.list
+    assert re.fullmatch(
+        r"Keeping a checkpoint in '.*' failed: Cannot write '.*': No space left on device\. .*"
+        r"The fit goes on, and every later round tries again\.",
+        str(warning.message),
+    )
+    assert kept[0] == kept[1]
+    assert round_of(path) == 3
+    same(AutoCrossClassifier(quiet=True, resume=str(small_disk.folder)).fit(crossed, "label").model_, whole)
+
+
+def test_a_disk_that_can_no_longer_be_written(crossed: Path, small_rounds: None, small_disk: SmallDisk) -> None:
+    with pytest.warns(FileWarning, match=r"Read-only file system.*\. The fit goes on, and every later round tries again") as warned:
+        model = fit_while(crossed, small_disk.folder, Meddling(round_1=small_disk.make_read_only))
+    assert len(warned.list) == 1
+    assert len(model.about.crosses) >= 3
+    assert round_of(small_disk.folder / checkpoint.FILE) == 0
+
+
+def test_a_folder_that_is_removed_is_made_again(crossed: Path, small_rounds: None, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+    fit_while(crossed, folder, Meddling(round_2=lambda: shutil.rmtree(folder)))
+    assert round_of(folder / checkpoint.FILE) >= 2
+
+
+def test_a_folder_that_becomes_a_file(crossed: Path, small_rounds: None, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+
+    def replaced() -> None:
+        shutil.rmtree(folder)
+        folder.write_text("mine")
+
+    with pytest.warns(FileWarning, match=r"Cannot keep checkpoints in .*kept': File exists\. .*The fit goes on") as warned:
+        model = fit_while(crossed, folder, Meddling(round_1=replaced))
+    assert len(warned.list) == 1
+    assert len(model.about.crosses) >= 3
+    assert folder.read_text() == "mine"
 
 
 def test_more_crosses_may_be_asked_for_later(crossed: Path, tmp_path: Path) -> None:

@@ -9,14 +9,21 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
 from autocross import events
-from autocross.errors import FileError
-from autocross.estimator import AutoCrossClassifier
+from autocross.errors import FileError, FileWarning
+from autocross.estimator import AutoCrossClassifier, observed, source_of
+from autocross.events import Event, FitFinished, FitStarted, Noticed, PhaseStarted, Reporter
+from autocross.interrupts import Interrupt
 from autocross.observers.progress import PlainLines
+from autocross.options import Options
+from autocross.training import Training
+from conftest import SmallDisk
 
 
 def test_the_journal_tells_the_story_of_a_fit(people: pl.DataFrame, tmp_path: Path) -> None:
@@ -111,3 +118,188 @@ def test_on_a_terminal_a_live_display_shows_phase_and_score(people: pl.DataFrame
     assert "tuning penalties" in text
     assert "best auc 0." in text
     assert "\x1b[" in text
+
+
+# Watching never ends a fit.
+
+
+def fitted_under(people: pl.DataFrame, **options: Any) -> AutoCrossClassifier:
+    return AutoCrossClassifier(**{"engine": "serial", "quiet": True, **options}).fit(people, "bought")
+
+
+def same(one: AutoCrossClassifier, other: AutoCrossClassifier) -> None:
+    for ours, theirs in zip(one.model_.weights, other.model_.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def only(warned: pytest.WarningsRecorder) -> str:
+    """The text of the one warning."""
+    (warning,) = warned.list
+    return str(warning.message)
+
+
+def test_a_journal_without_room_is_let_go(people: pl.DataFrame, classifier: AutoCrossClassifier) -> None:
+    with pytest.warns(FileWarning) as warned:
+        same(fitted_under(people, journal="/dev/full"), classifier)
+    assert only(warned) == "The journal '/dev/full' failed: No space left on device. The fit goes on without it."
+
+
+def test_a_disk_that_fills_up_under_the_journal(
+    people: pl.DataFrame, classifier: AutoCrossClassifier, small_disk: SmallDisk
+) -> None:
+    path = small_disk.folder / "journal.jsonl"
+    small_disk.fill(but=os.sysconf("SC_PAGE_SIZE"))
+    with pytest.warns(FileWarning, match=r"journal.jsonl' failed: No space left on device\. The fit goes on") as warned:
+        same(fitted_under(people, journal=str(path)), classifier)
+    only(warned)
+    *whole, torn = path.read_bytes().splitlines(keepends=True)
+    assert json.loads(whole[0])["event"] == "FitStarted"
+    assert not torn.endswith(b"\n")
+    small_disk.make_room()
+    fitted_under(people, journal=str(path))
+    after = path.read_bytes().splitlines(keepends=True)[len(whole) + 1 :]
+    assert json.loads(after[0])["event"] == "FitStarted", "the second fit began in the middle of the torn line"
+    assert json.loads(after[-1])["event"] == "FitFinished"
+
+
+def test_a_journal_whose_reader_has_gone(people: pl.DataFrame, classifier: AutoCrossClassifier, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    given = Options(journal=str(pipe), engine="serial", quiet=True)
+    with pytest.warns(FileWarning) as warned, observed(given) as (options, reporter):
+        assert json.loads(os.read(reader, 1 << 16))["event"] == "FitStarted"
+        os.close(reader)
+        model = Training(options, reporter, Interrupt()).fit(source_of(people, "bought", None, options))
+    assert only(warned) == f"The journal {str(pipe)!r} failed: Broken pipe. The fit goes on without it."
+    for ours, theirs in zip(model.weights, classifier.model_.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("path", ["no/folder/journal", "", "/proc/journal", "null\0byte"])
+def test_a_bad_path_of_the_journal_is_an_error_before_the_rows_are_read(path: str) -> None:
+    with pytest.raises(FileError, match=r"Cannot write the journal .*\. Give another path"):
+        AutoCrossClassifier(quiet=True, journal=path).fit("no such rows.parquet", "bought")
+
+
+def test_stderr_that_is_closed_or_absent(
+    people: pl.DataFrame, classifier: AutoCrossClassifier, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stderr", closed)
+    with pytest.warns(FileWarning, match="The progress display failed: ValueError: I/O operation on closed file") as warned:
+        same(fitted_under(people, quiet=False), classifier)
+    only(warned)
+    monkeypatch.setattr(sys, "stderr", None)
+    same(fitted_under(people, quiet=False), classifier)
+    assert capsys.readouterr().out == ""  # stdout is for data
+
+
+class Told:
+    """An observer that fails at some events."""
+
+    what = "The observer of this test"
+
+    def __init__(self, *failing: type[Event], at_close: bool = False) -> None:
+        self.failing, self.at_close, self.n_closed = failing, at_close, 0
+        self.events: list[Event] = []
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, self.failing):
+            raise ZeroDivisionError("for a reason")
+        self.events.append(event)
+
+    def close(self) -> None:
+        self.n_closed += 1
+        if self.at_close:
+            raise OSError(5, "Input/output error")
+
+
+def test_an_observer_that_fails_is_closed_and_told_nothing_more() -> None:
+    before, failing, after = Told(), Told(PhaseStarted), Told()
+    reporter = Reporter([before, failing, after])
+    reporter.tell(FitStarted, version="1", options={})
+    with pytest.warns(FileWarning) as warned:
+        reporter.tell(PhaseStarted, phase="one", steps=1)
+        reporter.tell(PhaseStarted, phase="two", steps=1)
+    message = "The observer of this test failed: ZeroDivisionError: for a reason. The fit goes on without it."
+    assert only(warned) == message
+    assert [type(event) for event in failing.events] == [FitStarted]
+    assert failing.n_closed == 1
+    for other in (before, after):
+        assert [event.phase for event in other.events if isinstance(event, PhaseStarted)] == ["one", "two"]
+        assert [event.message for event in other.events if isinstance(event, Noticed)] == [message]
+        assert other.n_closed == 0
+
+
+def test_observers_that_fail_of_each_others_failure() -> None:
+    """The warning of a failure is an event too."""
+    reporter = Reporter([Told(FitFinished), Told(Noticed)])
+    reporter.observers[1].what = "Another observer"  # type: ignore[attr-defined]
+    with pytest.warns(FileWarning) as warned:
+        reporter.tell(FitFinished, n_rows=1, n_fields=1, n_crosses=0, metric="auc", score=None)
+    assert [str(one.message).partition(" failed")[0] for one in warned.list] == ["Another observer", Told.what]
+    assert reporter.observers == []
+
+
+def test_an_observer_that_cannot_be_closed() -> None:
+    others = Told(), Told()
+    reporter = Reporter([others[0], Told(at_close=True), others[1]])
+    with pytest.warns(FileWarning) as warned:
+        reporter.close()
+    assert only(warned) == "The observer of this test failed: Input/output error. The fit goes on without it."
+    assert [other.n_closed for other in others] == [1, 1]
+
+
+def test_an_interrupt_is_not_swallowed() -> None:
+    def interrupted(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Reporter([interrupted]).notice("hello")
+
+
+def command(people: pl.DataFrame, folder: Path) -> list[str]:
+    rows = folder / "people.parquet"
+    people.write_parquet(rows)
+    arguments = ["fit", str(rows), "--target", "bought", "-o", str(folder / "m.acx"), "--json"]
+    return [sys.executable, "-m", "autocross.cli", *arguments]
+
+
+@pytest.mark.parametrize("stderr", ["full", "closed", "broken pipe"])
+def test_a_command_whose_stderr_is_gone(stderr: str, people: pl.DataFrame, saved_model: Path, tmp_path: Path) -> None:
+    words = command(people, tmp_path)
+    if stderr == "full":
+        with open("/dev/full", "wb") as full:
+            ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, check=False)
+    elif stderr == "closed":
+        ended = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *words], stdout=subprocess.PIPE, check=False)
+    else:
+        reader, writer = os.pipe()
+        os.close(reader)
+        ended = subprocess.run(words, stdout=subprocess.PIPE, stderr=writer, check=False)
+        os.close(writer)
+    assert ended.returncode == 0
+    assert json.loads(ended.stdout)["n_rows"] == 400
+    assert (tmp_path / "m.acx").read_bytes() == saved_model.read_bytes()
+
+
+def test_a_terminal_that_goes_away(people: pl.DataFrame, saved_model: Path, tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command(people, tmp_path), stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    )
+    os.close(theirs)
+    assert os.read(ours, 1)  # the display has begun
+    os.close(ours)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert json.loads(out)["n_rows"] == 400
+    assert (tmp_path / "m.acx").read_bytes() == saved_model.read_bytes()
+
+
+def test_an_option_that_is_an_array_is_told(people: pl.DataFrame, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    fitted_under(people, granularities=np.array([5, 10]), journal=str(path))
+    assert json.loads(path.read_text().splitlines()[0])["options"]["granularities"] == "[ 5 10]"

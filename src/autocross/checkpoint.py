@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,39 @@ def identity(options: Options, engine: Engine, total_weight: float) -> dict[str,
 # Writing.
 
 
+def prepare(options: Options) -> None:
+    """Complain about a folder that cannot be used before the work, not after it."""
+    if (folder := folder_of(options)) is not None:
+        make_folder(folder)
+        try:
+            with TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise unusable(folder, error.strerror) from error
+        if (folder / FILE).is_dir():
+            raise unusable(folder, f"{FILE!r} in it is no file")
+    if options.resume is not None:
+        find(Path(options.resume))
+
+
+def folder_of(options: Options) -> Path | None:
+    """Where every finished round is kept; a fit that was resumed is kept where it was, unless another folder is named."""
+    given = options.checkpoint if options.checkpoint is not None else options.resume
+    return None if given is None else Path(given)
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder if it is not there, or no longer."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise unusable(folder, error.strerror if isinstance(error, OSError) else error) from error
+
+
+def unusable(folder: Path, why: object) -> FileError:
+    return FileError(f"Cannot keep checkpoints in {str(folder)!r}: {why}. Give another folder.")
+
+
 def save(folder: Path, found: Checkpoint, same: Mapping[str, Any]) -> None:
     """Keep the search as it is now; the old file stays until the new one is complete."""
     arrays: Arrays = {}
@@ -81,10 +115,7 @@ def save(folder: Path, found: Checkpoint, same: Mapping[str, Any]) -> None:
         "seconds": found.seconds,
     }
     arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"Cannot keep checkpoints in {str(folder)!r}: {error.strerror}. Give another folder.") from error
+    make_folder(folder)
     replace_file(folder / FILE, lambda stream: np.savez(stream, **arrays))  # type: ignore[arg-type]
 
 
@@ -108,11 +139,17 @@ def state_facts(state: State, at: str, arrays: Arrays) -> dict[str, Any]:
 # Reading.
 
 
+def find(folder: Path) -> Path:
+    """The file of the checkpoint in a folder."""
+    path = folder / FILE
+    if not path.is_file():
+        raise FileError(f"There is no checkpoint in {str(folder)!r}. Give the folder that checkpoint= named, or leave resume out.")
+    return path
+
+
 def load(folder: Path, same: Mapping[str, Any], engine: Engine, all_fields: Sequence[Field], total_weight: float) -> Checkpoint:
     """A search as it was left. The rows that the engine has, and the options, must be those it was left with."""
-    path = folder / FILE
-    if not path.exists():
-        raise FileError(f"There is no checkpoint in {str(folder)!r}. Give the folder that checkpoint= named, or leave resume out.")
+    path = find(folder)
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import warnings
@@ -108,7 +109,7 @@ def fit(
         classifier.fit(train, target, weight)
         classifier.save(output)
         if interrupt.asked:
-            print("interrupted: the model has what was found until then", file=sys.stderr)
+            say("interrupted: the model has what was found until then")
         about = classifier.model_.about
         facts = {
             "model": str(output),
@@ -121,7 +122,7 @@ def fit(
         if as_json:
             print(json.dumps(facts))
         else:
-            print(f"saved {output}", file=sys.stderr)
+            say(f"saved {output}")
 
 
 @app.command
@@ -144,7 +145,7 @@ def refit(
     with estimator.observed(options_of(options)) as (chosen, reporter):
         renewed = estimator.refit(former, data, target or former.about.target, weight, chosen, reporter)
     bundle.save(renewed, output)
-    print(f"saved {output}", file=sys.stderr)
+    say(f"saved {output}")
 
 
 @app.command
@@ -308,29 +309,39 @@ def deliver(frame: Any, path: Path | None) -> None:
         write(frame, path)
 
 
+def say(text: str) -> None:
+    """A line on stderr. Where that is closed or full nobody is told anything, but the work is done all the same."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  until the process ends
+
+
 def run(arguments: list[str] | None, work: Callable[..., Any] = app) -> int:
     """Run a command; 0 is success, 1 a failure or an interrupt, 2 bad usage or bad input."""
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
+            warnings.showwarning = lambda message, *rest: say(f"warning: {message}")
             work(arguments, exit_on_error=False, print_error=False)
         return 0
     except (AutoCrossError, CycloptsError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        say(f"error: {error}")
         return 2
     except KeyboardInterrupt:
-        print("interrupted: nothing was written", file=sys.stderr)
+        say("interrupted: nothing was written")
         return 1
     except BrokenPipeError:
         sys.stderr.close()  # the reader of stdout has seen enough
         return 0
     except Exception as error:
-        print(f"failed: {type(error).__name__}: {error}", file=sys.stderr)
+        say(f"failed: {type(error).__name__}: {error}")
         return 1
 
 
 def main() -> None:
     """Entry point of the command `autocross`."""
+    if sys.stderr is None:  # closed by whoever started us; left so, `print` would take stdout instead
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  until the process ends
     code = run(None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: Ctrl-C has nothing to stop but Python's own end
     sys.exit(code)

@@ -42,3 +42,7 @@ class MissingLibraryError(AutoCrossError, ImportError):
 
 class TableWarning(UserWarning):
     """Something in the table was left out or looks wrong; the fit goes on."""
+
+
+class FileWarning(UserWarning):
+    """The journal, the progress display or a checkpoint can no longer be written; the fit goes on."""

@@ -19,13 +19,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import autocross
+from autocross import checkpoint
 from autocross.errors import AutoCrossError, LabelError, OptionError, TableError
 from autocross.events import FitStarted, Reporter
 from autocross.features import FieldCodes
 from autocross.folds import mix
 from autocross.interrupts import Interrupt, interruptible
 from autocross.observers.journal import Journal
-from autocross.observers.progress import Observer, display
+from autocross.observers.progress import DISPLAY, display
 from autocross.options import Bins, EngineName, Evaluation, Halving, Metric, Options, PenaltyMode, Split
 from autocross.producer import bundle
 from autocross.producer.model import Model
@@ -113,6 +114,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         with observed(self._options()) as (options, reporter), interruptible() as interrupt:
+            checkpoint.prepare(options)
             training = self._training(options, reporter, interrupt)
             source = source_of(X, y, sample_weight, options)
             model = training.fit(source)
@@ -296,20 +298,25 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
 
 @contextmanager
 def observed(options: Options) -> Iterator[tuple[Options, Reporter]]:
-    """A reporter with the observers that the options ask for, closed whatever happens."""
-    observers: list[Observer] = []
-    if options.journal is not None:
-        observers.append(Journal(options.journal))
-    if not options.quiet:
-        observers.append(display(options.metric))
-    reporter = Reporter(observers)
-    given = {entry.name: getattr(options, entry.name) for entry in fields(options) if getattr(options, entry.name) != entry.default}
-    reporter.tell(FitStarted, version=autocross.__version__, options=given)
+    """A reporter with the observers that the options ask for, closed whatever happens.
+
+    A journal that cannot be opened is an error before the work; later its failure, and that of the display, is only a warning.
+    """
+    reporter = Reporter([] if options.journal is None else [Journal(options.journal)])
+
+    def show() -> None:
+        if (shown := display(options.metric)) is not None:
+            reporter.observers.append(shown)
+
     try:
+        if not options.quiet:
+            reporter.attempt(DISPLAY, show)
+        given = {entry.name: getattr(options, entry.name) for entry in fields(options)}
+        unusual = {entry.name: given[entry.name] for entry in fields(options) if repr(given[entry.name]) != repr(entry.default)}
+        reporter.tell(FitStarted, version=autocross.__version__, options=unusual)
         yield options, reporter
     finally:
-        for observer in observers:
-            observer.close()
+        reporter.close()
 
 
 def text_columns(model: Model) -> list[str]:

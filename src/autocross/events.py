@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, Protocol
 
-from autocross.errors import TableWarning
+from autocross.errors import AutoCrossError, FileWarning, TableWarning
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ class CountsWorkers(Protocol):
 
 
 Notify = Callable[[Event], None]
+WITHOUT = "The fit goes on without it."
 
 
 def as_record(event: Event) -> dict[str, Any]:
@@ -130,11 +133,15 @@ def as_record(event: Event) -> dict[str, Any]:
 
 
 class Reporter:
-    """Dates events from the call of fit and hands them to the observers."""
+    """Dates events from the call of fit and hands them to the observers.
 
-    def __init__(self, observers: Sequence[Notify] = ()) -> None:
-        self.observers = observers
+    Watching cannot end a fit: an observer that fails is let go with a warning, and is told nothing more.
+    """
+
+    def __init__(self, observers: Iterable[Notify] = ()) -> None:
+        self.observers = list(observers)
         self.began = perf_counter()
+        self.failed: set[str] = set()
 
     @property
     def seconds(self) -> float:
@@ -143,8 +150,29 @@ class Reporter:
     def tell(self, kind: type[Event], **facts: Any) -> None:
         """Make an event of this kind and show it to everyone."""
         event = kind(self.seconds, **facts)
-        for notify in self.observers:
-            notify(event)
+        for observer in tuple(self.observers):
+            error = failure(partial(observer, event))
+            if error is not None and observer in self.observers:
+                self.observers.remove(observer)  # before the warning, which is an event too
+                failure(closing(observer))
+                self.warn_once(name_of(observer), error, WITHOUT)
+
+    def attempt(self, what: str, work: Callable[[], object], after: str = WITHOUT) -> None:
+        """Do something that must not end the fit: a failure is a warning, the first time that ``what`` fails."""
+        if (error := failure(work)) is not None:
+            self.warn_once(what, error, after)
+
+    def warn_once(self, what: str, error: Exception, after: str) -> None:
+        """Warn of the first failure; ``after`` says how the fit goes on."""
+        if what not in self.failed:
+            self.failed.add(what)
+            self.warn(f"{what} failed: {in_words(error)}. {after}", FileWarning)
+
+    def close(self) -> None:
+        """Let all observers go; one that is still there is told what happens to the others."""
+        while self.observers:
+            observer = self.observers.pop()
+            self.attempt(name_of(observer), closing(observer))
 
     def count_workers(self, engine: CountsWorkers, after: str) -> None:
         """Tell how the workers are, where they are more than threads."""
@@ -155,7 +183,34 @@ class Reporter:
         """Something the user should know."""
         self.tell(Noticed, message=message)
 
-    def warn(self, message: str) -> None:
+    def warn(self, message: str, category: type[Warning] = TableWarning) -> None:
         """Something the user should look at; a Python warning too, so that it shows where no progress is shown."""
         self.tell(Noticed, message=message, warning=True)
-        warnings.warn(message, TableWarning, stacklevel=2)
+        with suppress(OSError, ValueError):  # stderr may be full or closed: a warning that nobody can read does no harm
+            warnings.warn(message, category, stacklevel=2)
+
+
+def name_of(observer: Notify) -> str:
+    """What a warning calls an observer."""
+    return getattr(observer, "what", None) or f"The observer {observer!r}"
+
+
+def closing(observer: Notify) -> Callable[[], object]:
+    """What lets an observer go; a plain function needs nothing."""
+    return getattr(observer, "close", lambda: None)
+
+
+def failure(work: Callable[[], object]) -> Exception | None:
+    """Do something; returns the error that it ended with, if it did."""
+    try:
+        work()
+    except Exception as error:
+        return error
+    return None
+
+
+def in_words(error: Exception) -> str:
+    """An error in a few words that end without a full stop."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error).rstrip(".") if isinstance(error, AutoCrossError) else f"{type(error).__name__}: {error}"

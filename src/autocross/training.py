@@ -302,8 +302,8 @@ class Training:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
         options, all_fields = self.options, so_far.encoder.fields
         coarse = folds.n_models > 1  # else weak crosses are not tried
-        resumable = options.checkpoint is not None or options.resume is not None
-        same = checkpoint.identity(options, engine, rows.total_weight) if resumable else {}
+        folder = checkpoint.folder_of(options)
+        same = {} if folder is None else checkpoint.identity(options, engine, rows.total_weight)
         if options.resume is not None:
             left = checkpoint.load(Path(options.resume), same, engine, all_fields, rows.total_weight)
             self.rules, self.history = left.rules, left.history
@@ -323,10 +323,11 @@ class Training:
                 so_far.score = best.accepted[-1].score
 
         def finished(beam: list[State]) -> None:
-            if resumable:
+            if folder is not None:
                 seconds = self.seconds_before + self.reporter.seconds
                 now = Checkpoint(left.kept, beam, search.last, search.in_vain, self.rules, self.history, seconds)
-                checkpoint.save(Path(options.checkpoint or options.resume or ""), now, same)
+                what, after = f"Keeping a checkpoint in {str(folder)!r}", "The fit goes on, and every later round tries again."
+                self.reporter.attempt(what, lambda: checkpoint.save(folder, now, same), after)
 
         def fresh(round: int) -> Folds:
             return self.redraw(self.seed + 7919 * round)

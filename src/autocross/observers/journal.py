@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import IO
 
@@ -14,10 +15,15 @@ class Journal:
     """Appends to a file; what was written stays, whatever happens to the fit."""
 
     def __init__(self, path: str) -> None:
+        self.what = f"The journal {path!r}"
         try:
+            torn = ends_within_a_line(Path(path))
             self.stream: IO[str] = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  closed by close
-        except OSError as error:
-            raise FileError(f"Cannot write the journal {path!r}: {error.strerror}. Give another path.") from error
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise FileError(f"Cannot write the journal {path!r}: {why}. Give another path.") from error
+        if torn:
+            self.stream.write("\n")  # to the disk with the first event
 
     def __call__(self, event: Event) -> None:
         self.stream.write(json.dumps(as_record(event), default=str) + "\n")
@@ -25,3 +31,12 @@ class Journal:
 
     def close(self) -> None:
         self.stream.close()
+
+
+def ends_within_a_line(path: Path) -> bool:
+    """Whether a former fit could not write its last line to the end, on a disk that was full or because it was killed."""
+    if not path.is_file() or path.stat().st_size == 0:
+        return False
+    with path.open("rb") as former:
+        former.seek(-1, os.SEEK_END)
+        return former.read(1) != b"\n"

@@ -19,9 +19,13 @@ from autocross.events import (
     WorkersCounted,
 )
 
+DISPLAY = "The progress display"
+
 
 class Observer(Protocol):
-    """Anything that is told of events."""
+    """Anything that is told of events. ``what`` is its name in a warning, should it fail."""
+
+    what: str
 
     def __call__(self, event: Event) -> None: ...
     def close(self) -> None: ...
@@ -66,6 +70,8 @@ def where(event: CandidatesRanked, time_limit: float | None) -> str:
 class PlainLines:
     """One line an event, with the seconds in front."""
 
+    what = DISPLAY
+
     def __init__(self, metric: str, stream: IO[str] | None = None) -> None:
         self.metric = metric
         self.stream = stream or sys.stderr
@@ -85,6 +91,8 @@ class PlainLines:
 class LiveDisplay:
     """Phase, step, best score, elapsed and remaining time in one moving line, the best five candidates below it while crosses are
     searched; what is finished stays above."""
+
+    what = DISPLAY
 
     def __init__(self, metric: str) -> None:
         from rich.console import Console
@@ -147,6 +155,8 @@ class LiveDisplay:
         self.progress.stop()
 
 
-def display(metric: str) -> Observer:
-    """The display that fits stderr."""
+def display(metric: str) -> Observer | None:
+    """The display that fits stderr; none where there is no stderr, since stdout is for data."""
+    if sys.stderr is None:  # as Python has it where the process was started without one
+        return None
     return LiveDisplay(metric) if sys.stderr.isatty() else PlainLines(metric)

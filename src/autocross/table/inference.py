@@ -5,8 +5,9 @@
    text in which every value is an ISO date or time is time.
 3. Decimals, floats and durations are numerical. Whole numbers with at most 10 different values are categorical (the
    coarsest granularity would give each its own bin anyway), otherwise numerical.
-4. Left out, with a warning: a column that is constant or always missing; text or whole numbers unique in every row of
-   a table of 50 rows or more (an id, or a row number); structs, bytes and lists of lists.
+4. Left out, with a warning: a column that is constant or always missing; text or integers unique in every row of a
+   table of 50 rows or more (an id, or a row number; floats are measurements, also where all of them are whole); structs,
+   bytes and lists of lists.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ def inferred(column: Digest) -> ColumnSchema:
         return decide("ignore", f"constant, always {values[0]!r}")
     whole = stored == "number" and column.whole and bool(values.is_finite().any())
     iso = column.dtype == pl.String and is_iso(values)
-    if column.all_differ and column.n_rows >= ROWS_TO_CALL_IT_AN_ID and (whole or (stored == "text" and not iso)):
+    like_an_id = column.dtype.is_integer() or (stored == "text" and not iso)
+    if like_an_id and column.all_differ and column.n_rows >= ROWS_TO_CALL_IT_AN_ID:
         return decide("ignore", "different in every row, as an id is")
     if stored == "time" or iso:
         return decide("time", "dates or times")

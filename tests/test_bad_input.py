@@ -219,6 +219,22 @@ def test_nothing_but_infinities() -> None:
     assert np.isfinite(model.predict_proba(pl.DataFrame({"x": [np.inf, 0.0, None]}))).all()
 
 
+def test_the_largest_and_the_smallest_numbers() -> None:
+    """Warnings are errors in these tests, NumPy's of an overflow too."""
+    rng = np.random.default_rng(0)
+    frame = pl.DataFrame(
+        {
+            "wide": rng.uniform(-1, 1, 300) * np.finfo(np.float64).max,
+            "mixed": np.where(rng.random(300) < 0.5, rng.normal(0, 1, 300), rng.choice([1.7e308, -1.7e308, 5e-324], 300)),
+            "tiny": rng.integers(1, 1_000, 300) * 5e-324,
+        }
+    )
+    model = classifier(granularities=[10, 1_000]).fit(frame, frame["wide"].to_numpy() > 0)
+    alone = [model.scorer_.score_one(row) for row in frame.iter_rows(named=True)]
+    assert model.predict_proba(frame)[:, 1].tolist() == alone
+    assert ((np.array(alone) > 0.5) == (frame["wide"].to_numpy() > 0)).mean() > 0.95
+
+
 def test_mixed_types_are_texts() -> None:
     frame = pd.DataFrame({"x": [1, "a", 2.5, None, True] * 20})
     model = classifier().fit(frame, [0, 1, 0, 1, 1] * 20)

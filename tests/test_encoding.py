@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from datetime import date, datetime, timedelta
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -111,6 +113,38 @@ def test_bins_of_equal_width_and_of_equal_counts() -> None:
     assert width_places(values, 4).tolist() == [9]
     assert quantile_places(np.ones(10, int), 5).tolist() == [2, 4, 6, 8]
     assert midpoints(values, np.array([1, 9])).tolist() == [0.5, 54.0]
+
+
+LARGEST = float(np.finfo(np.float64).max)
+EXTREME = {
+    "whole range": np.random.default_rng(0).uniform(-1, 1, 2_000) * LARGEST,
+    "upper half": np.random.default_rng(1).uniform(0, 1, 2_000) * LARGEST,
+    "ends only": np.array([-LARGEST, -1.0, 0.0, 5e-324, 1.0, 1.7e308]),
+    "smallest and largest": np.array([*np.arange(1, 50) * 5e-324, 1.7e308, -1.7e308]),
+    "everyday and largest": np.array([*np.random.default_rng(2).normal(0, 1, 500), 1.7e308]),
+    "every power": 2.0 ** np.arange(-1_074, 1_024),
+}
+
+
+@pytest.mark.parametrize("name", EXTREME)
+def test_the_largest_numbers_have_exact_places(name: str) -> None:
+    """Fractions cannot overflow. A warning from NumPy would be an error here."""
+    values = np.unique(EXTREME[name])
+    exact = [Fraction(value) for value in values.tolist()]
+    for granularity in (10, 1_000):
+        edges = [exact[0] + (exact[-1] - exact[0]) * at / granularity for at in range(1, granularity)]
+        assert width_places(values, granularity).tolist() == sorted({bisect_left(exact, edge) for edge in edges})
+    bins = Bins.fit(NUMBER, NumberColumn(values), EncodingRules(1, (10, 100)))
+    many = zip(*(one.codes.tolist() for one in bins.encode(NumberColumn(values))), strict=True)
+    assert [bins.encode_one(value) for value in values.tolist()] == list(many)
+
+
+@given(st.lists(st.floats(-1e300, 1e300), min_size=2, max_size=30, unique=True), st.sampled_from([10, 100, 1_000]))
+def test_everyday_numbers_keep_their_places(numbers: list[float], granularity: int) -> None:
+    values = np.unique(np.array(numbers) + 0.0)
+    low, high = values[0] / 2, values[-1] / 2
+    edges = (low + (high - low) * np.arange(1, granularity) / granularity) * 2
+    assert width_places(values, granularity).tolist() == np.unique(np.searchsorted(values, edges)).tolist()
 
 
 def test_thin_bins_join_their_neighbour() -> None:

@@ -29,6 +29,7 @@ Ints = NDArray[np.int64]
 COARSE = 4  # bins of the coarse field
 FEW = 10_000  # numbers for which no table is built: it takes a quarter of a megabyte
 SEARCH_BITS = 16  # upper bits of a number by which its place is guessed
+HUGE = 2.0**900  # numbers below this times any granularity are far from the largest float
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,14 @@ class Search:
 
 
 def width_places(values: Floats, granularity: int) -> Ints:
-    """Where bins of equal width begin among the values. Halved first: the range may exceed the largest float."""
-    low, high = values[0] / 2, values[-1] / 2
-    edges = (low + (high - low) * np.arange(1, granularity) / granularity) * 2
+    """Where bins of equal width begin among the values.
+
+    Values are divided first, because their range and its multiples may exceed the largest float. A power of two as divisor
+    changes no digit, unless it makes a number too small: only values that are huge anyway get a large one.
+    """
+    divisor = 2.0 if max(-values[0], values[-1]) < HUGE else 2.0**64
+    low, high = values[0] / divisor, values[-1] / divisor
+    edges = (low + (high - low) * np.arange(1, granularity) / granularity) * divisor
     return np.unique(np.searchsorted(values, edges, side="left"))
 
 

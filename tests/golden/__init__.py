@@ -1,0 +1,1 @@
+"""Bundles of every format, and the script that makes them."""

@@ -1,0 +1,299 @@
+"""Run the attacks in rotation for as long as asked, count what they find, and keep every fault with the command that repeats it.
+
+    python tests/torture/run.py --seconds 600            all parts; `make torture SECONDS=600` does this
+    python tests/torture/run.py tables kills             some parts
+    python tests/torture/run.py tables --seed 123        one case again
+    python tests/torture/run.py --seconds 3600 --write-docs
+
+A part is a module with a function ``attack(seed, folder)`` that raises where something is wrong; it may return how many cases it ran
+if they were more than one. It runs in a child process, so that a crash, a hang or a library that ends the process is a fault
+like any other. The folder is the case's own, and is kept where the case found something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import importlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+KEPT = ROOT / ".torture"  # faults, and what the children wrote to stderr
+PAGE = ROOT / "docs" / "reliability.md"
+MARKS = "<!-- torture: begin -->", "<!-- torture: end -->"
+SEEDS = HERE / "seeds.txt"
+TURN = 20.0  # seconds after which another part has its turn
+MOST_FOLDERS = 50  # kept for each part; further faults are only printed
+
+
+@dataclass(frozen=True)
+class Part:
+    """``timeout``: seconds after which a case hangs. ``quick``: how many cases the test suite runs; the limits need a quiet machine."""
+
+    what: str
+    timeout: float
+    quick: int
+
+
+PARTS = {
+    "tables": Part("tables of every type and defect: one row, many rows, files, parts, engines agree", 300, 12),
+    "bundles": Part("damaged and forged model files", 120, 300),
+    "guided": Part("the same, and checkpoints, guided by coverage (atheris)", 300, 0),
+    "checkpoints": Part("damaged, forged and exchanged checkpoints", 300, 12),
+    "kills": Part("fits killed at random moments, then resumed", 600, 2),
+    "disks": Part("full disks under model, journal, checkpoint, temporary folder, scores", 300, 5),
+    "forks": Part("scoring and fitting in forked and spawned processes", 300, 2),
+    "streams": Part("closed streams, pipes that go away, ASCII terminals, storms of Ctrl-C", 300, 4),
+    "limits": Part("time_limit and memory_limit, measured", 900, 0),
+    "engines": Part("serial, threads and Ray with lost workers: the same bits", 600, 4),
+    "noise": Part("noise with weights of any scale", 600, 1),
+}
+
+
+@dataclass
+class Count:
+    """What a part has found so far."""
+
+    cases: int = 0
+    seconds: float = 0.0
+    faults: list[tuple[int, str]] = field(default_factory=list)  # seeds, and what was wrong
+
+
+# The child.
+
+
+def serve(name: str) -> None:
+    """Read seeds, attack, answer each with one line of JSON."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is no answer
+    faulthandler.enable()
+    attack = importlib.import_module(f"torture.{name}").attack
+    for line in sys.stdin:
+        seed, folder = json.loads(line)
+        try:
+            answer = {"cases": attack(seed, Path(folder)) or 1}
+        except Exception:
+            answer = {"fault": traceback.format_exc()}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+class Child:
+    """A process that runs cases of one part, started anew where it has died."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.process: subprocess.Popen[str] | None = None
+        self.log = KEPT / f"{name}.log"
+
+    def start(self) -> subprocess.Popen[str]:
+        KEPT.mkdir(exist_ok=True)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.log.open("w")}
+        command = [sys.executable, str(HERE / "run.py"), self.name, "--serve"]
+        return subprocess.Popen(command, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+
+    def run(self, seed: int) -> int | str:
+        """How many cases the seed stood for, or what went wrong."""
+        folder = KEPT / "faults" / f"{self.name}-{seed}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if self.process is None or self.process.poll() is not None:
+            self.process = self.start()
+        found = self.ask(self.process, seed, folder)
+        if isinstance(found, int):
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            (folder / "fault.txt").write_text(f"{repeat(self.name, seed)}\n\n{found}\n")
+        return found
+
+    def ask(self, process: subprocess.Popen[str], seed: int, folder: Path) -> int | str:
+        assert process.stdin is not None and process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            print(json.dumps([seed, str(folder)]), file=process.stdin, flush=True)
+        timeout = PARTS[self.name].timeout
+        if not select.select([process.stdout], [], [], timeout)[0]:
+            self.end(signal.SIGABRT)  # faulthandler then says where it hung
+            return f"Hang: no answer within {timeout:.0f} s\n{tail(self.log)}"
+        line = process.stdout.readline()
+        if not line:
+            code = process.wait()
+            return f"Death: the process ended with code {code} in the middle of a case\n{tail(self.log)}"
+        answer = json.loads(line)
+        return answer.get("fault") or int(answer["cases"])
+
+    def end(self, first: signal.Signals = signal.SIGTERM) -> None:
+        """End the child and all that it has started."""
+        if self.process is None:
+            return
+        for number in (first, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+        self.process = None
+
+
+def tail(path: Path, n_lines: int = 40) -> str:
+    return "\n".join(path.read_text(errors="replace").splitlines()[-n_lines:])
+
+
+def repeat(name: str, seed: int) -> str:
+    """The command that runs a case again."""
+    return f"python tests/torture/run.py {name} --seed {seed}"
+
+
+# The rotation.
+
+
+def turn(name: str, seeds: Iterable[int], count: Count, seconds: float = float("inf"), out: IO[str] | None = None) -> Count:
+    """Run cases of a part until the seeds or the seconds have run out."""
+    child, began = Child(name), time.monotonic()
+    try:
+        for seed in seeds:
+            found = child.run(seed)
+            if isinstance(found, int):
+                count.cases += found
+            else:
+                count.cases += 1
+                count.faults.append((seed, found))
+                if len(count.faults) > MOST_FOLDERS:
+                    shutil.rmtree(KEPT / "faults" / f"{name}-{seed}", ignore_errors=True)
+                print(f"FAULT {headline(found)}\n      {repeat(name, seed)}", file=out or sys.stdout, flush=True)
+            if time.monotonic() - began >= seconds:
+                break
+    finally:
+        child.end()
+        count.seconds += time.monotonic() - began
+    return count
+
+
+def rotate(names: Sequence[str], seconds: float, first: int) -> dict[str, Count]:
+    """Always the part that has had the least time, until all the time is spent."""
+    counts = {name: Count() for name in names}
+    ends, cases = time.monotonic() + seconds, {name: 0 for name in names}
+
+    def seeds(name: str) -> Iterable[int]:
+        while True:
+            cases[name] += 1
+            yield first + cases[name] - 1
+
+    with contextlib.suppress(KeyboardInterrupt):
+        while (left := ends - time.monotonic()) > 0:
+            name = min(names, key=lambda one: counts[one].seconds)
+            count = turn(name, seeds(name), counts[name], min(TURN, left))
+            print(f"{name:12} {count.cases:>9,} cases {len(count.faults):>6} faults {count.seconds:>8.0f} s", flush=True)
+    return counts
+
+
+def known_seeds(name: str) -> list[int]:
+    """Seeds that once found something."""
+    lines = [line.split("#")[0].split() for line in SEEDS.read_text().splitlines()]
+    return [int(seed) for part, seed in filter(None, lines) if part == name]
+
+
+# What is said in the end.
+
+
+def headline(fault: str) -> str:
+    """The line of a fault that says what was wrong."""
+    lines = [line for line in fault.splitlines() if line.strip()]
+    if not fault.startswith("Traceback"):
+        return lines[0][:300]
+    raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Fault|Interrupt|Expired|Exit)\b", line)]
+    return (raised or lines)[-1][:300]
+
+
+def kinds(count: Count) -> list[str]:
+    """Faults that differ in more than numbers, with how often each was met and the first seed."""
+
+    def kind(fault: str) -> str:
+        return re.sub(r"[-+\w./]*\d[\w./]*|'[^']*'", "#", headline(fault))[:80]
+
+    alike = Counter(kind(fault) for _, fault in count.faults)
+    firsts = {kind(fault): (seed, headline(fault)) for seed, fault in reversed(count.faults)}
+    return ["{:>5} x first seed {}: {}".format(n, *firsts[one]) for one, n in alike.most_common()]
+
+
+def table(counts: dict[str, Count]) -> str:
+    """All parts, as Markdown."""
+    lines = ["| part | what is attacked | cases | faults | seconds |", "| --- | --- | ---: | ---: | ---: |"]
+    lines += [
+        f"| {name} | {PARTS[name].what} | {count.cases:,} | {len(count.faults)} | {count.seconds:,.0f} |"
+        for name, count in counts.items()
+    ]
+    return "\n".join(lines)
+
+
+def version(library: str) -> str:
+    try:
+        return importlib.metadata.version(library)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def write_docs(counts: dict[str, Count], first: int) -> None:
+    """Put the table into docs/reliability.md."""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    libraries = ", ".join(f"{one} {version(one)}" for one in ("numpy", "numba", "polars", "pandas", "pyarrow", "ray", "atheris"))
+    about = (
+        f"Run on {datetime.now(UTC):%Y-%m-%d} at commit {commit.strip() or 'unknown'}, first seed {first}, "
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, {libraries}."
+    )
+    before, _, rest = PAGE.read_text().partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    PAGE.write_text(f"{before}{MARKS[0]}\n{about}\n\n{table(counts)}\n{MARKS[1]}{after}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Attack the package, and keep every fault.")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="parts to run; by default all")
+    parser.add_argument("--seconds", type=float, default=600.0, help="how long, in all")
+    parser.add_argument("--first", type=int, default=None, help="first seed; by default drawn from the clock")
+    parser.add_argument("--seed", type=int, default=None, help="run the one case of this seed")
+    parser.add_argument("--write-docs", action="store_true", help="write the table to docs/reliability.md")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    names = given.parts or list(PARTS)
+    if given.serve:
+        serve(names[0])
+        return 0
+    if given.seed is not None:
+        counts = {name: turn(name, [given.seed], Count()) for name in names}
+        for count in counts.values():
+            print("\n".join(fault for _, fault in count.faults))
+    else:
+        first = time.time_ns() // 1000 % 10**9 * 1000 if given.first is None else given.first
+        print(f"first seed {first}", flush=True)
+        counts = rotate(names, given.seconds, first)
+        print("\n" + table(counts))
+        for name, count in counts.items():
+            print("\n".join([f"\n{name}:", *kinds(count)]) if count.faults else "", end="")
+        if given.write_docs:
+            write_docs(counts, first)
+    n_faults = sum(len(count.faults) for count in counts.values())
+    print(f"\n{n_faults} faults" + (f", kept in {KEPT / 'faults'}" if n_faults else ""))
+    return 1 if n_faults else 0
+
+
+sys.path.insert(0, str(HERE.parent))  # `torture` is a package there
+
+if __name__ == "__main__":
+    sys.exit(main())

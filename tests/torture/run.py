@@ -17,6 +17,7 @@ import contextlib
 import faulthandler
 import importlib
 import importlib.metadata
+import itertools
 import json
 import os
 import platform
@@ -33,7 +34,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -163,43 +163,48 @@ def repeat(name: str, seed: int) -> str:
 # The rotation.
 
 
-def turn(name: str, seeds: Iterable[int], count: Count, seconds: float = float("inf"), out: IO[str] | None = None) -> Count:
+def turn(child: Child, seeds: Iterable[int], count: Count, seconds: float = float("inf")) -> None:
     """Run cases of a part until the seeds or the seconds have run out."""
-    child, began = Child(name), time.monotonic()
+    began = time.monotonic()
+    for seed in seeds:
+        found = child.run(seed)
+        count.cases += found if isinstance(found, int) else 1
+        if isinstance(found, str):
+            count.faults.append((seed, found))
+            if len(count.faults) > MOST_FOLDERS:
+                shutil.rmtree(KEPT / "faults" / f"{child.name}-{seed}", ignore_errors=True)
+            print(f"FAULT {headline(found)}\n      {repeat(child.name, seed)}", flush=True)
+        if time.monotonic() - began >= seconds:
+            break
+    count.seconds += time.monotonic() - began
+
+
+def some(name: str, seeds: Iterable[int]) -> Count:
+    """Run the cases of these seeds."""
+    child, count = Child(name), Count()
     try:
-        for seed in seeds:
-            found = child.run(seed)
-            if isinstance(found, int):
-                count.cases += found
-            else:
-                count.cases += 1
-                count.faults.append((seed, found))
-                if len(count.faults) > MOST_FOLDERS:
-                    shutil.rmtree(KEPT / "faults" / f"{name}-{seed}", ignore_errors=True)
-                print(f"FAULT {headline(found)}\n      {repeat(name, seed)}", file=out or sys.stdout, flush=True)
-            if time.monotonic() - began >= seconds:
-                break
+        turn(child, seeds, count)
     finally:
         child.end()
-        count.seconds += time.monotonic() - began
     return count
 
 
 def rotate(names: Sequence[str], seconds: float, first: int) -> dict[str, Count]:
     """Always the part that has had the least time, until all the time is spent."""
-    counts = {name: Count() for name in names}
-    ends, cases = time.monotonic() + seconds, {name: 0 for name in names}
-
-    def seeds(name: str) -> Iterable[int]:
-        while True:
-            cases[name] += 1
-            yield first + cases[name] - 1
-
-    with contextlib.suppress(KeyboardInterrupt):
+    counts, children = {name: Count() for name in names}, {name: Child(name) for name in names}
+    seeds = {name: itertools.count(first) for name in names}
+    ends = time.monotonic() + seconds
+    try:
         while (left := ends - time.monotonic()) > 0:
             name = min(names, key=lambda one: counts[one].seconds)
-            count = turn(name, seeds(name), counts[name], min(TURN, left))
+            count = counts[name]
+            turn(children[name], seeds[name], count, min(TURN, left))
             print(f"{name:12} {count.cases:>9,} cases {len(count.faults):>6} faults {count.seconds:>8.0f} s", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted")
+    finally:
+        for child in children.values():
+            child.end()
     return counts
 
 
@@ -276,7 +281,7 @@ def main() -> int:
         serve(names[0])
         return 0
     if given.seed is not None:
-        counts = {name: turn(name, [given.seed], Count()) for name in names}
+        counts = {name: some(name, [given.seed]) for name in names}
         for count in counts.values():
             print("\n".join(fault for _, fault in count.faults))
     else:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +25,8 @@ from autocross.serving.scorer import Scorer
 
 ROOT = Path(__file__).resolve().parents[2]
 DRIVER = Path(__file__).with_name("driver.py")
+
+GRACE = 10.0  # seconds in which helpers of a process that has ended must have ended too
 
 Row = Mapping[str, Any]
 
@@ -150,8 +154,7 @@ def run(arguments: Sequence[str], timeout: float = 120.0, **how: Any) -> subproc
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
         raise Fault(f"hangs: {' '.join(arguments[2:])[:500]}\n{said(err)}") from None
-    finally:
-        require_no_orphans(process.pid)
+    require_no_orphans(process.pid)
     require_no_crash(process.returncode, err, arguments)
     return subprocess.CompletedProcess(arguments, process.returncode, out, err)
 
@@ -180,10 +183,13 @@ def session(leader: int) -> list[int]:
 
 
 def require_no_orphans(leader: int) -> None:
-    """Nothing that a process has started may outlive it; what does is ended."""
-    left = session(leader)
+    """Nothing that a process has started may outlive it, but for a moment; what does is ended."""
+    ends = time.monotonic() + GRACE
+    while (left := session(leader)) and time.monotonic() < ends:
+        time.sleep(0.02)
     for one in left:
-        os.kill(one, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
     require(not left, f"processes {left} outlived the one that had started them")
 
 

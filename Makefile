@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench-core bench-search bench-kernels bench-scale bench-scale-full bench-cluster bench-peers paper paper-quick clean
+.PHONY: help demo test check coverage docs bench-core bench-search bench-kernels bench-scale bench-scale-full bench-cluster bench-peers paper paper-quick torture clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -65,5 +65,10 @@ paper-quick: .venv/ready ## the same with one seed and 10,000 rows of each of it
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
 	$(BIN)/python paper/run.py --quick
 
+SECONDS ?= 600
+torture: .venv/ready ## attack the package for SECONDS=600: bad tables, forged files, kills, full disks, forks; faults are kept in .torture
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[torture]"
+	$(BIN)/python tests/torture/run.py --seconds $(SECONDS)
+
 clean: ## remove what was installed and written
-	rm -rf .venv demo build dist src/*.egg-info
+	rm -rf .venv demo build dist .torture src/*.egg-info

@@ -136,7 +136,8 @@ def change_array(arrays: Arrays, rng: Rng) -> None:
     elif how == 1:
         arrays[name] = arrays[str(rng.choice(list(arrays)))]
     elif how == 2:
-        arrays[name] = found.astype(rng.choice(["f8", "f4", "i8", "u4", "u1", "i4", "u2"]))
+        with np.errstate(all="ignore"):
+            arrays[name] = found.astype(rng.choice(["f8", "f4", "i8", "u4", "u1", "i4", "u2"]))
     elif how == 3:
         arrays[name] = found[: int(rng.integers(len(found) + 1))] if found.ndim else found.reshape(1)
     elif how == 4:
@@ -223,7 +224,8 @@ def check(path: Path, rng: Rng) -> bool:
         require(bool(in_words(summary(model))), "a model that cannot be shown")
         json.dumps(summary(model))
         for row in rows_for(scorer, rng):
-            require_one_as_many(scorer, row, pl.DataFrame({name: pl.Series([value], strict=False) for name, value in row.items()}))
+            frame = pl.DataFrame({"beside": [1]} | {name: pl.Series([value], strict=False) for name, value in row.items()})
+            require_one_as_many(scorer, row, frame)
             answer(lambda row=row: scorer.explain_one(row))
         bundle.save(model, path.with_name("again.acx"))
         return True

@@ -14,7 +14,8 @@ import polars as pl
 
 from autocross import AutoCrossClassifier
 from autocross.producer.model import Model
-from torture.tools import answer, require, require_same
+from autocross.serving.scorer import Scorer
+from torture.tools import answer, require, same_bits
 
 TABLES = 6  # a case
 MOST = 2  # tables in which a factor may let crosses in that were not there without it, or keep them out
@@ -46,7 +47,8 @@ def attack(seed: int, folder: Path) -> int:
         if plain.about.crosses and not scaled.about.crosses:
             went.append(at)
         if at == 0:
-            require_same(fit(rows, label, weight * power), plain, f"weights times {power:g}")
+            doubled = Scorer(fit(rows, label, weight * power)).log_odds(rows)
+            require(same_bits(doubled, Scorer(plain).log_odds(rows)), f"weights times {power:g} give other scores")
     require(len(came) <= MOST, f"weights times {scale:g} let crosses into {len(came)} of {TABLES} tables of noise")
     require(len(went) <= MOST, f"weights times {scale:g} keep crosses out of {len(went)} of {TABLES} tables of noise")
     return TABLES

@@ -17,6 +17,7 @@ import contextlib
 import faulthandler
 import importlib
 import importlib.metadata
+import importlib.util
 import itertools
 import json
 import os
@@ -47,18 +48,23 @@ MOST_FOLDERS = 50  # kept for each part; further faults are only printed
 
 @dataclass(frozen=True)
 class Part:
-    """``timeout``: seconds after which a case hangs. ``quick``: how many cases the test suite runs; the limits need a quiet machine."""
+    """``timeout``: seconds after which a case hangs. ``quick``: how many cases the test suite runs. ``needs``: a library."""
 
     what: str
     timeout: float
     quick: int
+    needs: str = "autocross"
+
+    @property
+    def can_run(self) -> bool:
+        return importlib.util.find_spec(self.needs) is not None
 
 
 PARTS = {
     "tables": Part("tables of every type and defect: one row, many rows, files, parts, engines agree", 300, 12),
     "bundles": Part("damaged and forged model files", 120, 300),
-    "guided": Part("the same, and checkpoints, guided by coverage (atheris)", 300, 0),
-    "checkpoints": Part("damaged, forged and exchanged checkpoints", 300, 12),
+    "guided": Part("the same, guided by coverage (atheris)", 300, 0, "atheris"),
+    "checkpoints": Part("checkpoints that are damaged, forged, or of other rows", 300, 12),
     "kills": Part("fits killed at random moments, then resumed", 600, 2),
     "disks": Part("full disks under model, journal, checkpoint, temporary folder, scores", 300, 5),
     "forks": Part("scoring and fitting in forked and spawned processes", 300, 2),
@@ -106,17 +112,18 @@ class Child:
 
     def start(self) -> subprocess.Popen[str]:
         KEPT.mkdir(exist_ok=True)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.log.open("w")}
         command = [sys.executable, str(HERE / "run.py"), self.name, "--serve"]
-        return subprocess.Popen(command, text=True, start_new_session=True, **pipes)  # type: ignore[call-overload,no-any-return]
+        with self.log.open("w") as log:
+            return subprocess.Popen(
+                command, text=True, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
 
     def run(self, seed: int) -> int | str:
         """How many cases the seed stood for, or what went wrong."""
         folder = KEPT / "faults" / f"{self.name}-{seed}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        if self.process is None or self.process.poll() is not None:
-            self.process = self.start()
+        self.process = self.process or self.start()
         found = self.ask(self.process, seed, folder)
         if isinstance(found, int):
             shutil.rmtree(folder, ignore_errors=True)
@@ -135,6 +142,7 @@ class Child:
         line = process.stdout.readline()
         if not line:
             code = process.wait()
+            self.end()
             return f"Death: the process ended with code {code} in the middle of a case\n{tail(self.log)}"
         answer = json.loads(line)
         return answer.get("fault") or int(answer["cases"])
@@ -148,6 +156,10 @@ class Child:
                 os.killpg(self.process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(5)
+        for pipe in (self.process.stdin, self.process.stdout):
+            assert pipe is not None
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
         self.process = None
 
 
@@ -276,17 +288,18 @@ def main() -> int:
     parser.add_argument("--write-docs", action="store_true", help="write the table to docs/reliability.md")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    names = given.parts or list(PARTS)
+    names = given.parts or [name for name, part in PARTS.items() if part.can_run]
     if given.serve:
         serve(names[0])
         return 0
     if given.seed is not None:
         counts = {name: some(name, [given.seed]) for name in names}
-        for count in counts.values():
-            print("\n".join(fault for _, fault in count.faults))
+        for name, count in counts.items():
+            print("\n".join([f"{name}: {count.cases} cases", *(fault for _, fault in count.faults)]))
     else:
         first = time.time_ns() // 1000 % 10**9 * 1000 if given.first is None else given.first
-        print(f"first seed {first}", flush=True)
+        left_out = sorted(set(PARTS) - set(names))
+        print(f"first seed {first}" + (f"; without {', '.join(left_out)}" if left_out else ""), flush=True)
         counts = rotate(names, given.seconds, first)
         print("\n" + table(counts))
         for name, count in counts.items():

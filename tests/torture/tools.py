@@ -95,7 +95,7 @@ def require_one_as_many(scorer: Scorer, row: Row, frame: Any) -> None:
         both = isinstance(many, Refused) and isinstance(alone, Refused)
         require(both, f"one row gives {alone!r}, a frame of it {many!r}, for {shown(row)}")
         return
-    require(same_bits([alone], many), f"one row gives {alone!r}, a frame of it {many[0]!r}, for {shown(row)}")
+    require(same_bits([alone], many), f"one row gives {alone!r}, a frame of it {many!r}, for {shown(row)}")
     require(same_bits([scorer.score_one(row)], scorer.score(frame)), f"probabilities differ for {shown(row)}")
 
 

@@ -1,0 +1,77 @@
+"""Part 2 once more, guided by coverage: atheris keeps the mutated files that reach code no other file has reached.
+
+It begins with the small files in corpus/; what it finds beside them is kept in .torture/corpus for the next run. To take the best of
+that into the repository: `python tests/torture/guided.py merge`.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CORPUS = HERE / "corpus"
+FOUND = HERE.parents[1] / ".torture" / "corpus"
+SECONDS = 30  # a case
+MOST_BYTES = 6_000  # of a file of the corpus
+MOST_FILES = 60
+
+
+def fuzzed(folder: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
+    """Run this file under libFuzzer; inputs that do harm are written to the folder."""
+    FOUND.mkdir(parents=True, exist_ok=True)
+    arguments = [f"-artifact_prefix={folder}/", f"-max_len={MOST_BYTES}", "-timeout=60", "-rss_limit_mb=6000", "-print_final_stats=1"]
+    return subprocess.run([sys.executable, __file__, "fuzz", *arguments, *options], capture_output=True, check=False)
+
+
+def attack(seed: int, folder: Path) -> int:
+    done = fuzzed(folder, f"-seed={seed % 2**31 + 1}", f"-max_total_time={SECONDS}", str(FOUND), str(CORPUS))
+    if done.returncode != 0:
+        message = done.stderr.decode(errors="replace")[-4000:]
+        raise AssertionError(f"atheris ended with code {done.returncode}, inputs are in {folder}\n{message}")
+    units = re.search(rb"number_of_executed_units:\s*(\d+)", done.stderr)
+    return int(units.group(1)) if units else 1
+
+
+def fuzz() -> None:
+    """The process that libFuzzer drives."""
+    import atheris
+
+    sys.path.insert(0, str(HERE.parent))  # this file is run by itself here, and `torture` is a package
+    with atheris.instrument_imports(include=["autocross.producer", "autocross.encoding", "autocross.crossing", "autocross.serving"]):
+        import numpy as np
+
+        from torture import bundles
+
+    folder = Path(tempfile.mkdtemp(prefix="torture-guided-"))
+
+    def check(content: bytes) -> None:
+        path = folder / "model.acx"
+        path.write_bytes(content)
+        bundles.check(path, np.random.default_rng(len(content)))
+
+    def mutate(content: bytes, most: int, seed: int) -> bytes:
+        return bundles.mutated(bytes(content), np.random.default_rng(seed))[:most]
+
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], check, custom_mutator=mutate)
+    atheris.Fuzz()
+
+
+def merge() -> None:
+    """Add to the corpus what reaches more code than the files that are there, the smallest first, as long as there is room."""
+    with tempfile.TemporaryDirectory() as made:
+        done = fuzzed(Path(made), "-merge=1", made, str(CORPUS), str(FOUND))
+        print(done.stderr.decode(errors="replace")[-500:])
+        there: Any = {path.read_bytes() for path in CORPUS.iterdir()}
+        for path in sorted(Path(made).iterdir(), key=lambda one: one.stat().st_size):
+            content = path.read_bytes()
+            if content not in there and len(content) <= MOST_BYTES and len(list(CORPUS.iterdir())) < MOST_FILES:
+                (CORPUS / f"{path.name[:12]}.acx").write_bytes(content)
+
+
+if __name__ == "__main__":
+    {"fuzz": fuzz, "merge": merge}[sys.argv[1]]()

@@ -1,7 +1,8 @@
 """Part 2: damaged and forged model files.
 
 Bytes are changed at random, or the manifest and the arrays by their structure, and the checksum made to fit. Such a file is
-refused as a bundle, or it is a model: then a row scores alone as among many, and it can be shown and explained. Memory stays bounded.
+refused as a bundle, or it is a model: then a row scores alone as among many, and it can be shown and explained. Memory stays
+bounded.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ODD: list[Any] = [
 ]  # fmt: skip
 
 
-def seeds() -> list[Path]:
+def beginnings() -> list[Path]:
     """The files that mutations begin with."""
     return [*sorted((HERE / "corpus").glob("*.acx")), *sorted(GOLDEN.glob("*.acx"))]
 
@@ -232,8 +233,12 @@ def check(path: Path, rng: Rng) -> bool:
 
 
 def attack(seed: int, folder: Path) -> None:
+    """The first seeds stand for the files of the corpus as they are, all others for mutations."""
     rng = np.random.default_rng(seed)
-    files = seeds()
+    files = beginnings()
     path = folder / "model.acx"
-    path.write_bytes(mutated(files[rng.integers(len(files))].read_bytes(), rng))
+    if seed < len(files):
+        path.write_bytes(files[seed].read_bytes())
+    else:
+        path.write_bytes(mutated(files[rng.integers(len(files))].read_bytes(), rng))
     check(path, rng)

@@ -1,7 +1,8 @@
 """Part 3: checkpoints that are damaged, forged, or of another fit.
 
-Damage is noticed, or does no harm: the resumed model is that of a fit without a break. A forged checkpoint, whole in itself, is refused
-or gives a model that works. With other rows, labels, weights or options nothing is resumed, unless the model is that of a fresh fit.
+Damage is noticed, or does no harm: the resumed model is that of a fit without a break. A forged checkpoint, whole in itself, is
+refused or gives a model that works. With other rows, labels, weights or options nothing is resumed, unless the model is that of a
+fresh fit.
 """
 
 from __future__ import annotations

@@ -99,7 +99,9 @@ PROGRAMS = {
         "    return found"
     ),
     "a forked child forks": "def main():\n    fit()\n    return [forked(lambda: forked(CALL))]",
-    "a pool": "def main():\n    BEFORE()\n    with mp.get_context(METHOD).Pool(2) as pool:\n        return pool.map(CALL, range(4))",
+    "a pool": (
+        "def main():\n    BEFORE()\n    with mp.get_context(METHOD).Pool(2) as pool:\n        return pool.map(CALL, range(4))"
+    ),
     "a process": (
         "def child(queue): queue.put(CALL())\n"
         "def main():\n"
@@ -153,7 +155,7 @@ def attack(seed: int, folder: Path) -> None:
     program.write_text(BEGINNING.replace('if __name__ == "__main__":', f'{body}\n\nif __name__ == "__main__":'))
     engine = str(rng.choice(["threads", "threads", "serial"]))
     (folder / "case.txt").write_text(f"{how}, {engine}, {words}")
-    done = run([sys.executable, str(program), str(rows), engine])
+    done = run([sys.executable, str(program), str(rows), engine], timeout=90)
     require(done.returncode == 0, f"{how}, {words}: {said(done.stderr)}")
     for found in json.loads(done.stdout):
         refused = isinstance(found, str) and found.startswith("refused: ")

@@ -1,7 +1,7 @@
 """Part 2 once more, guided by coverage: atheris keeps the mutated files that reach code no other file has reached.
 
-It begins with the small files in corpus/; what it finds beside them is kept in .torture/corpus for the next run. To take the best of
-that into the repository: `python tests/torture/guided.py merge`.
+It begins with the small files in corpus/; what it finds beside them is kept in .torture/corpus for the next run. To take the best
+of that into the repository: `python tests/torture/guided.py keep`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CORPUS = HERE / "corpus"
@@ -24,15 +23,23 @@ MOST_FILES = 60
 def fuzzed(folder: Path, *options: str) -> subprocess.CompletedProcess[bytes]:
     """Run this file under libFuzzer; inputs that do harm are written to the folder."""
     FOUND.mkdir(parents=True, exist_ok=True)
-    arguments = [f"-artifact_prefix={folder}/", f"-max_len={MOST_BYTES}", "-timeout=60", "-rss_limit_mb=6000", "-print_final_stats=1"]
+    arguments = [
+        f"-artifact_prefix={folder}/",
+        f"-max_len={MOST_BYTES}",
+        "-timeout=60",
+        "-rss_limit_mb=6000",
+        "-print_final_stats=1",
+    ]
     return subprocess.run([sys.executable, __file__, "fuzz", *arguments, *options], capture_output=True, check=False)
 
 
 def attack(seed: int, folder: Path) -> int:
     done = fuzzed(folder, f"-seed={seed % 2**31 + 1}", f"-max_total_time={SECONDS}", str(FOUND), str(CORPUS))
     if done.returncode != 0:
-        message = done.stderr.decode(errors="replace")[-4000:]
-        raise AssertionError(f"atheris ended with code {done.returncode}, inputs are in {folder}\n{message}")
+        message = done.stderr.decode(errors="replace")
+        raised = re.search(r"Uncaught Python exception: ===\n(.*)", message)
+        why = raised.group(1) if raised else f"atheris ended with code {done.returncode}"
+        raise AssertionError(f"{why}; the file is in {folder}\n{message[-4000:]}")
     units = re.search(rb"number_of_executed_units:\s*(\d+)", done.stderr)
     return int(units.group(1)) if units else 1
 
@@ -42,7 +49,9 @@ def fuzz() -> None:
     import atheris
 
     sys.path.insert(0, str(HERE.parent))  # this file is run by itself here, and `torture` is a package
-    with atheris.instrument_imports(include=["autocross.producer", "autocross.encoding", "autocross.crossing", "autocross.serving"]):
+    with atheris.instrument_imports(
+        include=["autocross.producer", "autocross.encoding", "autocross.crossing", "autocross.serving"]
+    ):
         import numpy as np
 
         from torture import bundles
@@ -61,17 +70,21 @@ def fuzz() -> None:
     atheris.Fuzz()
 
 
-def merge() -> None:
-    """Add to the corpus what reaches more code than the files that are there, the smallest first, as long as there is room."""
-    with tempfile.TemporaryDirectory() as made:
-        done = fuzzed(Path(made), "-merge=1", made, str(CORPUS), str(FOUND))
-        print(done.stderr.decode(errors="replace")[-500:])
-        there: Any = {path.read_bytes() for path in CORPUS.iterdir()}
-        for path in sorted(Path(made).iterdir(), key=lambda one: one.stat().st_size):
-            content = path.read_bytes()
-            if content not in there and len(content) <= MOST_BYTES and len(list(CORPUS.iterdir())) < MOST_FILES:
-                (CORPUS / f"{path.name[:12]}.acx").write_bytes(content)
+def keep() -> None:
+    """Take the smallest file for each way in which files end into the corpus: complaints of the reader, and models."""
+    sys.path.insert(0, str(HERE.parent))
+    from autocross.producer import bundle
+    from torture.tools import Refused, answer
+
+    smallest: dict[str, Path] = {}
+    for path in sorted([*CORPUS.iterdir(), *FOUND.iterdir()], key=lambda one: one.stat().st_size):
+        found = answer(lambda path=path: bundle.read(path))  # type: ignore[misc]
+        ended = re.sub(r"'[^']*'|\d+", "#", str(found.error)) if isinstance(found, Refused) else " ".join(found.producer.names)
+        if path.stat().st_size <= MOST_BYTES:
+            smallest.setdefault(ended, path)
+    for path in [one for one in smallest.values() if one.parent == FOUND][:MOST_FILES]:
+        (CORPUS / f"{path.name[:12]}.acx").write_bytes(path.read_bytes())
 
 
 if __name__ == "__main__":
-    {"fuzz": fuzz, "merge": merge}[sys.argv[1]]()
+    {"fuzz": fuzz, "keep": keep}[sys.argv[1]]()

@@ -1,8 +1,8 @@
 """Part 8: time_limit and memory_limit, measured on wide, long and ordinary tables.
 
-A fit returns within its time limit, a tenth of it and two seconds; what it has allocated stays below its memory limit and a fifth of
-it, libraries apart. Imports are done and kernels compiled by a tiny fit before either is measured. Only `make torture` runs this part:
-it needs a machine with nothing else to do.
+A fit returns within its time limit, a tenth of it and two seconds; what it has allocated stays below its memory limit and a fifth
+of it, libraries apart. Imports are done and kernels compiled by a tiny fit before either is measured. Only `make torture` runs this
+part: it needs a machine with nothing else to do.
 """
 
 from __future__ import annotations

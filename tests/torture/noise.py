@@ -1,7 +1,7 @@
 """Part 10: tables of noise with weights of any scale.
 
-Only the ratios of weights matter: a power of two changes no bit, and any other factor hardly ever the number of crosses. Where labels
-are drawn at random, crosses are found in few tables, as few with large weights as with small ones.
+Only the ratios of weights matter: a power of two changes no bit, and any other factor hardly ever the number of crosses. Where
+labels are drawn at random, crosses are found in few tables, as few with large weights as with small ones.
 """
 
 from __future__ import annotations

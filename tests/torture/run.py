@@ -5,8 +5,8 @@
     python tests/torture/run.py tables --seed 123        one case again
     python tests/torture/run.py --seconds 3600 --write-docs
 
-A part is a module with a function ``attack(seed, folder)`` that raises where something is wrong; it may return how many cases it ran
-if they were more than one. It runs in a child process, so that a crash, a hang or a library that ends the process is a fault
+A part is a module with a function ``attack(seed, folder)`` that raises where something is wrong; it may return how many cases it
+ran if they were more than one. It runs in a child process, so that a crash, a hang or a library that ends the process is a fault
 like any other. The folder is the case's own, and is kept where the case found something.
 """
 
@@ -62,6 +62,7 @@ class Part:
 
 PARTS = {
     "tables": Part("tables of every type and defect: one row, many rows, files, parts, engines agree", 300, 12),
+    "files": Part("damaged input files, outputs that are inputs", 120, 40),
     "bundles": Part("damaged and forged model files", 120, 300),
     "guided": Part("the same, guided by coverage (atheris)", 300, 0, "atheris"),
     "checkpoints": Part("checkpoints that are damaged, forged, or of other rows", 300, 12),

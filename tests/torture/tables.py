@@ -19,7 +19,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pandas as pd
 import polars as pl
-import pyarrow as pa
 
 from autocross import AutoCrossClassifier, load
 from autocross.table.files import read
@@ -28,7 +27,26 @@ from torture.tools import Refused, answer, by_parts, require, require_one_as_man
 Rng = np.random.Generator
 
 SIZES = (1, 2, 3, 7, 40, 200, 600)
-WORDS = ["cook", "nurse", "clerk", "Ünï", "日本", "🙂", " a ", "a b", "A", "", "NA", "nan", "None", "true", "1", "x" * 300, 'q"u,o\nte', "\x00"]
+WORDS = [
+    "cook",
+    "nurse",
+    "clerk",
+    "Ünï",
+    "日本",
+    "🙂",
+    " a ",
+    "a b",
+    "A",
+    "",
+    "NA",
+    "nan",
+    "None",
+    "true",
+    "1",
+    "x" * 300,
+    'q"u,o\nte',
+    "\x00",
+]
 NUMBER_TEXTS = ["007", "7", "7.0", "1e5", " 12 ", "1_000", "٣", "inf", "-inf", "nan", "0x10", "+3", "1.", ".5", "1e999", "-0", ""]
 MOMENT_TEXTS = [
     "2024-02-29",
@@ -380,6 +398,3 @@ def survives(model: AutoCrossClassifier, given: Sample, folder: Path) -> None:
     require(same_bits(again.log_odds(model._rows(given.X)), expected), "a loaded model scores otherwise")
     unpickled = pickle.loads(pickle.dumps(model))
     require(same_bits(unpickled.scorer_.log_odds(model._rows(given.X)), expected), "an unpickled model scores otherwise")
-
-
-assert pa is not None  # polars hands its frames to pyarrow and pandas by it

@@ -24,7 +24,7 @@ def test_a_few_cases(name: str) -> None:
 
 # The runner itself: a part that crashes, hangs or raises is a fault, and the next case goes on.
 
-PROGRAM = '''
+PROGRAM = """
 import os, signal
 def attack(seed, folder):
     print("noise on stdout")
@@ -33,7 +33,7 @@ def attack(seed, folder):
     if seed == 2: os.kill(os.getpid(), signal.SIGSEGV)
     if seed == 3: return 10
     if seed == 4: signal.pause()
-'''
+"""
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ GRACE = 10.0  # seconds in which helpers of a process that has ended must have e
 Row = Mapping[str, Any]
 
 
-class Fault(AssertionError):
+class Fault(AssertionError):  # noqa: N818  what it is called in print
     """Something that must not happen has happened."""
 
 

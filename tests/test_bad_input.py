@@ -23,7 +23,7 @@ from safetensors.numpy import save as to_bytes
 
 from autocross import AutoCross, AutoCrossClassifier, load
 from autocross.cli import run
-from autocross.errors import AutoCrossError, BundleError, ColumnError, FileError, LabelError, TableError, TableWarning
+from autocross.errors import AutoCrossError, BundleError, ColumnError, FileError, LabelError, OptionError, TableError, TableWarning
 from autocross.serving.scorer import Scorer
 from autocross.table import atomic
 from autocross.table.coerce import typed
@@ -372,6 +372,41 @@ def test_a_transformer_refuses_as_a_classifier_does() -> None:
     transformer = AutoCross(quiet=True, engine="serial", split="random").fit(clients(), "bought")
     with pytest.raises(TableError, match=r"Column 'age' is missing from the table\. Its columns are"):
         transformer.transform(clients().drop("age"))
+
+
+# Columns that cannot play two parts.
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": "bought"}, "Option groups='bought' names the target. Give another column, or leave the option out"),
+        ({"groups": "w"}, "Option groups='w' names the weights. Give another column"),
+        ({"time": "bought"}, "Option time='bought' names the target. Give another column"),
+        ({"time": "w"}, "Option time='w' names the weights. Give another column"),
+        (
+            {"exclude": ["job", "bought"]},
+            "Option exclude names the target 'bought', which is no feature anyway. Leave it out of the list",
+        ),
+        ({"exclude": ["w"]}, "Option exclude names the weights 'w', which is no feature anyway"),
+        ({"types": {"bought": "categorical"}}, "Option types names the target 'bought', which is no feature anyway"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("as_path", [False, True])
+def test_a_column_that_an_option_gives_a_second_part(options: dict[str, Any], message: str, as_path: bool, tmp_path: Path) -> None:
+    rows: Any = clients().with_columns(w=1.5)
+    if as_path:
+        rows = as_file(rows, tmp_path / "rows.parquet")
+    with pytest.raises(OptionError, match=message):
+        classifier(**options).fit(rows, "bought", "w")
+
+
+def test_the_target_cannot_be_the_weight(good: Path, refused: Refused, tmp_path: Path) -> None:
+    path = as_file(clients(), tmp_path / "rows.parquet")
+    message = r"column 'bought' is named as target and as weight\. Give two columns"
+    refused_fit(refused, path, message, "--weight", "bought")
+    refused("evaluate", good, path, "--weight", "bought", message=message)
 
 
 # Files.

@@ -8,10 +8,11 @@ from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from autocross.errors import OptionError
-from autocross.options import Options, all_options
+from autocross.options import DeepOptions, Options, all_options
 
 ROOT = Path(__file__).parents[1]
 OPTIONS_PAGE = (ROOT / "docs" / "options.md").read_text()
@@ -57,9 +58,54 @@ def test_links_between_pages_lead_somewhere() -> None:
         ({"granularities": [10, 1]}, "granularities holds 1. Give whole numbers"),
         ({"types": ["zip"]}, "types=.* is not a mapping"),
         ({"split": "group"}, "needs groups="),
+        ({"n_jobs": 10**9}, "n_jobs=1000000000 is out of range. Give a number between -1 and 1024"),
+        ({"time_limit": float("nan")}, "time_limit=nan is out of range. Give a number between 0 and 1000000000"),
+        ({"time_limit": float("inf")}, "time_limit=inf is out of range. .* or leave it out"),
+        ({"memory_limit": float("nan")}, "memory_limit=nan is out of range. Give a number between 0.25 and"),
+        ({"memory_limit": float("inf")}, "memory_limit=inf is out of range"),
+        ({"memory_limit": 1e300}, r"memory_limit=1e\+300 is out of range"),
+        ({"random_state": 2**64}, "random_state=18446744073709551616 is out of range"),
+        (
+            {"max_crosses": 10**30},
+            "max_crosses=1000000000000000000000000000000 is out of range. Give a number between 0 and 1000000",
+        ),
+        ({"max_order": 10**30}, "max_order=1000000000000000000000000000000 is out of range"),
+        ({"beam_width": 10**30}, "beam_width=1000000000000000000000000000000 is out of range"),
+        ({"min_count": 10**30}, "min_count=1000000000000000000000000000000 is out of range"),
+        ({"granularities": [10**12]}, "granularities holds 1000000000000. Give whole numbers of bins from 2 to 1000000"),
+        ({"granularities": 5}, r"granularities=5 is no list. Give one, as in \[5\]"),
+        ({"exclude": 5}, r"exclude=5 is no list. Give one, as in \[5\]"),
+        ({"exclude": ["job", ""]}, "exclude holds ''. Give names of columns; a column without a name must be renamed"),
+        ({"time": ""}, "time='' is empty. Give a text, or leave it out"),
+        ({"groups": ""}, "groups='' is empty. Give a text, or leave it out"),
+        ({"groups": 3}, "groups=3 is no text. Give a text, or leave it out"),
+        ({"journal": ""}, "journal='' is empty"),
+        ({"checkpoint": ""}, "checkpoint='' is empty"),
+        ({"resume": ""}, "resume='' is empty"),
+        ({"engine": "ray", "address": ""}, "address='' is empty"),
+        ({"quiet": "yes"}, "quiet='yes' is neither True nor False. Give one of the two"),
     ],
     ids=str,
 )
 def test_options_out_of_range_are_refused_with_the_way_out(given: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Options(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"hidden": (400, 10**12)}, r"hidden=\(400, 1000000000000\) is no list of sizes. Give whole numbers from 1 to 1000000"),
+        ({"embedding": 10**9}, "embedding=1000000000 is out of range"),
+        ({"epochs": 10**30}, "epochs=1000000000000000000000000000000 is out of range"),
+    ],
+    ids=str,
+)
+def test_options_of_the_network_have_bounds_too(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        DeepOptions(**given)
+
+
+def test_the_bounds_themselves_are_allowed() -> None:
+    Options(n_jobs=1024, time_limit=1e9, memory_limit=2**20, random_state=2**63 - 1, max_crosses=10**6, granularities=[2, 10**6])
+    Options(journal=Path("journal.jsonl"), checkpoint=Path("rounds"), granularities=np.array([10, 100]), exclude=("a", "b"))

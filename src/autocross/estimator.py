@@ -327,6 +327,7 @@ def text_columns(model: Model) -> list[str]:
 def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
     """The rows to learn from: in memory, or, where they would fill too much of it, in files."""
     types = options.types or {}
+    check_parts(options, y, sample_weight)
     named = [name for name in (y, sample_weight) if name is not None]
     if isinstance(X, (str, Path)) and y is not None and all(isinstance(name, str) for name in named):
         path = place_of(X)
@@ -392,8 +393,25 @@ def take_target(X: Any, y: Any, sample_weight: Any, as_text: Sequence[str]) -> t
     return frame, y if isinstance(y, str) else str(getattr(y, "name", None) or "y")
 
 
+def check_parts(options: Options, y: Any, sample_weight: Any) -> None:
+    """A column that holds the target or the weights can have no other part in a fit."""
+    for word, column in (("target", y), ("weights", sample_weight)):
+        if not isinstance(column, str):
+            continue
+        for name in ("time", "groups"):
+            if getattr(options, name) == column:
+                raise OptionError(f"Option {name}={column!r} names the {word}. Give another column, or leave the option out.")
+        for name in ("exclude", "types"):
+            if column in list(getattr(options, name) or ()):
+                raise OptionError(
+                    f"Option {name} names the {word} {column!r}, which is no feature anyway. Leave it out of the list."
+                )
+
+
 def check_columns(names: Sequence[str], y: Any, sample_weight: Any) -> None:
-    """Columns that are named must be there."""
+    """Columns that are named must be there, and have one part each."""
+    if isinstance(y, str) and isinstance(sample_weight, str) and y == sample_weight:
+        raise LabelError(f"The column {y!r} is named as target and as weight. Give two columns.")
     for word, name in (("target", y), ("weight", sample_weight)):
         if isinstance(name, str) and name not in names:
             raise LabelError(f"The {word} column {name!r} is not in the table. {known(names)}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field as DataField
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args, get_type_hints
@@ -17,9 +18,18 @@ Evaluation = Literal["auto", "holdout", "kfold"]
 Halving = Literal["auto", "paper"]
 Split = Literal["auto", "random", "time", "group"]
 
+# Bounds that no sensible value comes near: beyond them a number is a slip of the keyboard, which would fail late and obscurely.
+MOST_JOBS = 1024  # threads or workers; an engine starts that many, on whatever machine it runs
+MANY = 1_000_000  # crosses, columns of a cross, bins, sizes of layers: each takes memory
+MOST_ROWS = 10**12
+MOST_SECONDS = 10**9  # 30 years
+MOST_GIB = 2**20  # a pebibyte
+LARGEST_SEED = 2**63 - 1  # PyTorch takes 64 bits, and numbers are added to the seed for folds of later rounds
+
 
 def option(default: Any, help: str, *, at_least: float | None = None, at_most: float | None = None) -> Any:
-    """A field of `Options` with its sentence of help and its bounds."""
+    """A field of `Options` with its sentence of help and, if it is a number, both its bounds."""
+    assert (at_least is None) == (at_most is None)
     return field(default=default, metadata={"help": help, "at_least": at_least, "at_most": at_most})
 
 
@@ -35,10 +45,10 @@ class Options:
     exclude: Sequence[str] | None = option(None, "Columns to leave out altogether.")
     positive: Any = option(None, "The label that counts as yes; by default the larger of the two.")
     metric: Metric = option("auc", "The score that is reported, and that must not fall when a cross is accepted.")
-    max_crosses: int | None = option(None, "Stop after this many crosses. 0 gives LR (base).", at_least=0)
-    max_order: int | None = option(None, "Longest cross, counted in columns.", at_least=2)
-    beam_width: int = option(1, "How many sets of crosses are followed side by side.", at_least=1)
-    time_limit: float | None = option(None, "Seconds from the call of fit to its return.", at_least=0)
+    max_crosses: int | None = option(None, "Stop after this many crosses. 0 gives LR (base).", at_least=0, at_most=MANY)
+    max_order: int | None = option(None, "Longest cross, counted in columns.", at_least=2, at_most=MANY)
+    beam_width: int = option(1, "How many sets of crosses are followed side by side.", at_least=1, at_most=MANY)
+    time_limit: float | None = option(None, "Seconds from the call of fit to its return.", at_least=0, at_most=MOST_SECONDS)
     halving: Halving = option(
         "auto",
         "How candidates compete on ever more rows: in the loss, with a floor under the first rung; or as in the paper, to the "
@@ -49,7 +59,7 @@ class Options:
     )
     bins: Bins = option("auto", "Bins of equal width, of equal counts (quantile), or both in competition (auto).")
     min_count: int | None = option(
-        None, "A value seen in fewer training rows than this shares the code of rare values.", at_least=1
+        None, "A value seen in fewer training rows than this shares the code of rare values.", at_least=1, at_most=MOST_ROWS
     )
     penalty: PenaltyMode = option("field", "One penalty for each field, or one shared by all.")
     evaluation: Evaluation = option("auto", "Judge on one holdout of a fifth of the rows, or by five folds.")
@@ -67,14 +77,16 @@ class Options:
         None,
         "Number of threads; None or -1 is one for each core. On Ray, of workers of one core each; by default one a machine.",
         at_least=-1,
+        at_most=MOST_JOBS,
     )
     random_state: int | None = option(
-        None, "Seed of the shuffle and of the folds; None is 0, so that a fit can be repeated.", at_least=0
+        None, "Seed of the shuffle and of the folds; None is 0, so that a fit can be repeated.", at_least=0, at_most=LARGEST_SEED
     )
     memory_limit: float | None = option(
         None,
         "GiB that a fit may use; by default half of the machine's. Files that would fill a quarter of it are read part by part.",
         at_least=0.25,
+        at_most=MOST_GIB,
     )
     checkpoint: str | None = option(None, "Folder in which every finished round of the search is kept, to resume from.")
     resume: str | None = option(None, "Folder of a checkpoint, from which an interrupted fit to the same rows goes on.")
@@ -86,8 +98,10 @@ class Options:
         for entry in fields(self):
             check(entry, hints[entry.name], getattr(self, entry.name))
         for granularity in () if self.granularities is None else self.granularities:
-            if not is_whole(granularity) or granularity < 2:
-                raise OptionError(f"Option granularities holds {granularity!r}. Give whole numbers of bins, 2 or more.")
+            if not is_whole(granularity) or not 2 <= granularity <= MANY:
+                raise OptionError(f"Option granularities holds {granularity!r}. Give whole numbers of bins from 2 to {MANY}.")
+        if self.exclude is not None and "" in list(self.exclude):
+            raise OptionError("Option exclude holds ''. Give names of columns; a column without a name must be renamed.")
         if self.n_jobs == 0:
             raise OptionError("Option n_jobs=0 leaves nobody to work. Give a number of threads, or -1 for one for each core.")
         if self.address is not None and self.engine != "ray":
@@ -103,38 +117,58 @@ class DeepOptions:
     """What a user of `WideDeepClassifier` may set beside the options of every fit."""
 
     hidden: Sequence[int] = option((400, 400), "Sizes of the hidden layers of the deep part.")
-    embedding: int = option(10, "How many numbers stand for a value of a field in the deep part.", at_least=1)
-    epochs: int = option(50, "Most passes over the rows; fewer where the loss on rows left out no longer falls.", at_least=0)
+    embedding: int = option(10, "How many numbers stand for a value of a field in the deep part.", at_least=1, at_most=MANY)
+    epochs: int = option(
+        50, "Most passes over the rows; fewer where the loss on rows left out no longer falls.", at_least=0, at_most=MANY
+    )
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for entry in fields(self):
             check(entry, hints[entry.name], getattr(self, entry.name))
         sizes = self.hidden
-        if not isinstance(sizes, Sequence) or not all(is_whole(size) and size >= 1 for size in sizes):
-            raise OptionError(f"Option hidden={sizes!r} is no list of sizes. Give whole numbers of 1 or more, as in (400, 400).")
+        if not isinstance(sizes, Sequence) or not all(is_whole(size) and 1 <= size <= MANY for size in sizes):
+            raise OptionError(
+                f"Option hidden={sizes!r} is no list of sizes. Give whole numbers from 1 to {MANY}, as in (400, 400)."
+            )
 
 
 def check(entry: DataField[Any], hint: Any, value: Any) -> None:
     """Refuse a value that is not among the choices, not within the bounds, or of the wrong type."""
-    if entry.name == "positive" or (value is None and entry.default is None):
+    name, kinds = entry.name, get_args(hint) or (hint,)
+    if name == "positive" or (value is None and entry.default is None):
         return
-    choices = get_args(hint)
-    if choices and all(isinstance(choice, str) for choice in choices):
-        if value not in choices:
-            raise OptionError(f"Option {entry.name}={value!r} is unknown. Choose one of: {', '.join(choices)}.")
-        return
-    low, high = entry.metadata["at_least"], entry.metadata["at_most"]
-    if low is not None:
-        if not is_whole(value) and not (float in choices and isinstance(value, float)):
-            raise OptionError(f"Option {entry.name}={value!r} is not a {'' if float in choices else 'whole '}number. Give one.")
-        if value < low or (high is not None and value > high):
-            bounds = f"at least {low}" if high is None else f"between {low} and {high}"
-            raise OptionError(f"Option {entry.name}={value!r} is out of range. Give a number {bounds}.")
-    elif entry.name in ("exclude", "granularities") and isinstance(value, str):
-        raise OptionError(f"Option {entry.name}={value!r} is one text. Give a list, as in [{value!r}].")
-    elif entry.name == "types" and not isinstance(value, Mapping):
+    if all(isinstance(choice, str) for choice in kinds):
+        if value not in kinds:
+            raise OptionError(f"Option {name}={value!r} is unknown. Choose one of: {', '.join(kinds)}.")
+    elif entry.metadata["at_least"] is not None:
+        check_number(entry, float in kinds, value)
+    elif str in kinds:
+        if not isinstance(value, (str, os.PathLike)):
+            raise OptionError(f"Option {name}={value!r} is no text. Give a text, or leave it out.")
+        if not os.fspath(value):
+            raise OptionError(f"Option {name}={value!r} is empty. Give a text, or leave it out.")
+    elif bool in kinds:
+        if not isinstance(value, bool):
+            raise OptionError(f"Option {name}={value!r} is neither True nor False. Give one of the two.")
+    elif name in ("exclude", "granularities"):
+        if isinstance(value, str):
+            raise OptionError(f"Option {name}={value!r} is one text. Give a list, as in [{value!r}].")
+        if not isinstance(value, Iterable):
+            raise OptionError(f"Option {name}={value!r} is no list. Give one, as in [{value!r}].")
+    elif name == "types" and not isinstance(value, Mapping):
         raise OptionError(f"Option types={value!r} is not a mapping. Give column names and kinds, as in {{'zip': 'categorical'}}.")
+
+
+def check_number(entry: DataField[Any], fractions: bool, value: Any) -> None:
+    """Refuse what is no number, or out of bounds; NaN is never within them."""
+    if not is_whole(value) and not (fractions and isinstance(value, float)):
+        raise OptionError(f"Option {entry.name}={value!r} is not a {'' if fractions else 'whole '}number. Give one.")
+    low, high = entry.metadata["at_least"], entry.metadata["at_most"]
+    if not low <= value <= high:
+        bounds = f"at least {low}" if value < low else f"between {low} and {high}"
+        otherwise = ", or leave it out" if entry.default is None else ""
+        raise OptionError(f"Option {entry.name}={value!r} is out of range. Give a number {bounds}{otherwise}.")
 
 
 def is_whole(value: Any) -> bool:

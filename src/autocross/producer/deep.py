@@ -7,6 +7,7 @@ biases     : float32 (n_out,)          the last layer has one output, the log-od
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +19,8 @@ from numpy.typing import NDArray
 from autocross.features import FieldCodes
 
 ROWS_AT_ONCE = 8192  # keeps what lies between two layers small
+DIGITS = 53  # of a float
+LEAST_POWER = -700  # of two, by which inputs are told apart; far smaller ones count as zero
 
 Array = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -37,38 +40,77 @@ class DeepPart:
         return tuple(len(bias) for bias in self.biases[:-1])
 
     @cached_property
-    def layers(self) -> list[tuple[Floats, Floats]]:
-        """In double precision, so that one row and many agree however the sums are ordered."""
-        return [
-            (matrix.astype(np.float64), bias.astype(np.float64)) for matrix, bias in zip(self.matrices, self.biases, strict=True)
-        ]
+    def layers(self) -> list[Layer]:
+        return [Layer.of(matrix, bias) for matrix, bias in zip(self.matrices, self.biases, strict=True)]
+
+    @property
+    def most(self) -> float:
+        """A bound of all that the network computes, whatever the row."""
+        bound = highest = max(float(np.abs(table).max(initial=0.0)) for table in self.embeddings)
+        for matrix, bias in zip(self.matrices, self.biases, strict=True):
+            bound = bound * float(np.abs(matrix).sum(axis=0, dtype=np.float64).max()) + float(np.abs(bias).max())
+            highest = max(highest, bound)
+        return highest
 
     def log_odds(self, codes: Sequence[FieldCodes]) -> Floats:
         """What the network adds in each row."""
         n_rows = codes[0].n_rows
         starts = range(0, n_rows, ROWS_AT_ONCE)
-        parts = [self.forward([one.between(at, min(at + ROWS_AT_ONCE, n_rows)) for one in codes]) for at in starts]
+        parts = [self.add_up([one.between(at, min(at + ROWS_AT_ONCE, n_rows)) for one in codes]) for at in starts]
         return np.concatenate(parts) if parts else np.zeros(0)
+
+    def add_up(self, codes: Sequence[FieldCodes]) -> Floats:
+        """The same, of no more rows than are looked at at once."""
+        return self.forward(np.concatenate([embedded(*one) for one in zip(self.embeddings, codes, strict=True)], axis=1))
 
     def log_odds_one(self, codes: Sequence[Any]) -> float:
         """What it adds in one row, whose multi-value fields have a tuple of codes."""
-        return float(self.forward([as_row(one) for one in codes])[0])
+        vectors = [
+            embedded(table, as_row(code))[0] if isinstance(code, tuple) else table[code]
+            for table, code in zip(self.embeddings, codes, strict=True)
+        ]
+        return float(self.forward(np.concatenate(vectors)[None].astype(np.float64))[0])
 
-    def forward(self, codes: Sequence[FieldCodes]) -> Floats:
-        """Embeddings, then layer after layer, with max(0, x) between them."""
-        values = np.concatenate([embedded(table, one) for table, one in zip(self.embeddings, codes, strict=True)], axis=1)
-        for matrix, bias in self.layers[:-1]:
-            values = np.maximum(values @ matrix + bias, 0.0)
-        matrix, bias = self.layers[-1]
-        result: Floats = (values @ matrix + bias)[:, 0]
+    def forward(self, values: Floats) -> Floats:
+        """Embeddings side by side, then layer after layer, with max(0, x) between them."""
+        for layer in self.layers[:-1]:
+            values = np.maximum(layer.apply(values), 0.0)
+        result: Floats = self.layers[-1].apply(values)[:, 0]
         return result
 
 
-def as_row(code: Any) -> FieldCodes:
-    """One row's code, or tuple of codes, of a field."""
-    if isinstance(code, tuple):
-        return FieldCodes(np.array(code, np.int64), np.array([0, len(code)]))
-    return FieldCodes(np.array([code]))
+@dataclass(frozen=True)
+class Layer:
+    """A layer in whole numbers, whose sums are exact: one row and many agree, however a library orders and spreads the work.
+
+    Inputs are rounded to whole numbers of ``bits`` bits, in units that suit the largest of the row. Weights are whole numbers, in
+    units of 2 ** -``shift``. Both are so short that no sum of products exceeds the 53 bits of a float.
+    """
+
+    matrix: Floats
+    bias: Floats
+    bits: int
+    shift: int
+
+    @classmethod
+    def of(cls, matrix: Array, bias: Array) -> Layer:
+        room = DIGITS - math.ceil(math.log2(len(matrix)))
+        bits = room - room // 2
+        shift = room // 2 - math.frexp(float(np.abs(matrix).max()))[1]
+        return cls(np.rint(np.ldexp(matrix.astype(np.float64), shift)), bias.astype(np.float64), bits, shift)
+
+    def apply(self, values: Floats) -> Floats:
+        """Each row's outputs."""
+        # A power of two above the row's largest input. To multiply by one changes no digit.
+        power = np.maximum(np.frexp(np.abs(values).max(axis=1, keepdims=True))[1], LEAST_POWER)
+        whole = np.rint(values * np.ldexp(1.0, self.bits - power))
+        result: Floats = (whole @ self.matrix) * np.ldexp(1.0, power - (self.bits + self.shift)) + self.bias
+        return result
+
+
+def as_row(codes: tuple[int, ...]) -> FieldCodes:
+    """One row's codes of a multi-value field."""
+    return FieldCodes(np.array(codes, np.int64), np.array([0, len(codes)]))
 
 
 def embedded(table: Array, coded: FieldCodes) -> Floats:

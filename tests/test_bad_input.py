@@ -666,7 +666,7 @@ def test_a_manifest_that_is_none(name: str, good: Path, refused: Refused, tmp_pa
 
 def test_a_safetensors_file_of_others(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "bad.acx").write_bytes(to_bytes({"layer": np.zeros(3)}))
-    refused("show", tmp_path / "bad.acx", message=r"bad\.acx' is a safetensors file, but not a model of autocross")
+    refused("show", tmp_path / "bad.acx", message=r"bad\.acx': it is a safetensors file, but not a model of autocross")
 
 
 def test_a_newer_bundle(good: Path, refused: Refused, tmp_path: Path) -> None:
@@ -709,7 +709,7 @@ FORGED: dict[str, tuple[Callable[[Manifest, Arrays], object], str]] = {
     "weight infinite": (at_weight(-1, np.inf), r"field 'age .*' has a weight that is no number"),
     "too few weights": (lambda m, a: a.update({"weight.0": a["weight.0"][1:].copy()}), "the wrong number of weights"),
     "short weights": (lambda m, a: a.update({"weight.0": a["weight.0"].astype("f4")}), "the wrong number of weights"),
-    "no weights": (lambda m, a: a.pop("weight.0"), r"its manifest is damaged \(KeyError: 'weight.0'\)"),
+    "no weights": (lambda m, a: a.pop("weight.0"), "it has no array 'weight.0'"),
     "intercept NaN": (lambda m, a: m.update(intercept=float("nan")), "its intercept is no number"),
     "intercept text": (lambda m, a: m.update(intercept="0"), "its intercept is no number"),
     "penalty NaN": (lambda m, a: m["penalties"].__setitem__(0, [0.0, float("nan"), 0.0]), "that is no number of 0 or more"),
@@ -722,13 +722,13 @@ FORGED: dict[str, tuple[Callable[[Manifest, Arrays], object], str]] = {
     "values beyond the end": (lambda m, a: a["ends.1"].__setitem__(-1, 99), "column 'job' has a vocabulary with impossible"),
     "values backwards": (lambda m, a: a["ends.1"].__setitem__(0, -1), "column 'job' has a vocabulary with impossible"),
     "values not UTF-8": (lambda m, a: a["text.1"].__setitem__(0, 255), "its manifest is damaged .*utf-8"),
-    "endless buckets": (in_coder("job", n_buckets=(1 << 31) - 1), "field 'job' has the wrong number of weights"),
+    "endless buckets": (in_coder("job", n_buckets=(1 << 31) - 1), "column 'job' has no proper number of buckets"),
     "impossible buckets": (in_coder("job", n_buckets=10**30), "column 'job' has no proper number of buckets"),
     "code as coder": (in_coder("job", coder="pickle"), "column 'job' is not coded as its kind asks"),
     "edges that fall": (lambda m, a: a["edges.0.0"].__setitem__(0, 1e9), "column 'age' has edges that do not rise"),
     "edge NaN": (lambda m, a: a["edges.0.0"].__setitem__(0, np.nan), "column 'age' has edges that do not rise"),
     "unknown calendar": (in_coder("since", seen={"eon": [1]}), "column 'since' has an unknown calendar part"),
-    "endless day": (in_coder("since", seen={"day": [1, 10**30]}), "column 'since' has calendar values that do not rise"),
+    "endless day": (in_coder("since", seen={"day": [1, 10**30]}), "column 'since' has a day that no calendar has"),
     "unknown kind": (in_schema("job", kind="evil"), "column 'job' has no known kind"),
     "another kind": (in_schema("job", kind="time"), "column 'job' is not coded as its kind asks"),
     "unknown storage": (in_schema("job", stored="evil"), "column 'job' has no known kind"),

@@ -163,7 +163,7 @@ def test_a_saved_model_scores_the_same_without_pytorch(saved: Path, fitted: Wide
     assert fitted.model_.deep is not None
     model = load(saved)
     np.testing.assert_array_equal(model.score(people), fitted.predict_proba(people)[:, 1])
-    np.testing.assert_allclose([model.log_odds_one(row) for row in people.to_dicts()], model.log_odds(people), rtol=0, atol=1e-9)
+    np.testing.assert_array_equal([model.log_odds_one(row) for row in people.to_dicts()], model.log_odds(people))
     assert model.log_odds(people.clear()).shape == (0,)
     code = (
         f"import sys; sys.modules['torch'] = None; from autocross import load; model = load({str(saved)!r}); "
@@ -193,7 +193,7 @@ def reshaped(name: str, change: Callable[[Any], Any]) -> Callable[[dict[str, Any
 FORGED: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str]] = {
     "embedding NaN": (reshaped("deep.embeddings.0", lambda one: one * np.float32("nan")), "a weight that is no number"),
     "matrix infinite": (reshaped("deep.matrices.1", lambda one: one + np.float32("inf")), "a weight that is no number"),
-    "other numbers": (reshaped("deep.biases.0", lambda one: one.astype("f8")), "a weight that is no number"),
+    "other numbers": (reshaped("deep.biases.0", lambda one: one.astype("f8")), "layer 0 of its deep part does not fit"),
     "too few codes": (reshaped("deep.embeddings.1", lambda one: one[1:]), "embeddings of the wrong shape"),
     "another size": (reshaped("deep.embeddings.1", lambda one: one[:, 1:]), "embeddings of the wrong shape"),
     "no size": (reshaped("deep.embeddings.0", lambda one: one[:, :0]), "embeddings of the wrong shape"),
@@ -203,7 +203,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str]
     "no output": (lambda m, a: m["deep"].update(n_layers=2), "more than one output"),
     "no layer": (lambda m, a: m["deep"].update(n_layers=0), "no proper number of layers"),
     "endless layers": (lambda m, a: m["deep"].update(n_layers=10**9), "no proper number of layers"),
-    "a layer missing": (lambda m, a: a.pop("deep.biases.1"), "KeyError: 'deep.biases.1'"),
+    "a layer missing": (lambda m, a: a.pop("deep.biases.1"), "it has no array 'deep.biases.1'"),
     "an older format": (lambda m, a: m.update(format=1), "its format does not fit its parts"),
     "a deep part lost": (lambda m, a: m.pop("deep"), "its format does not fit its parts"),
     "a weight changed": (reshaped("deep.biases.2", lambda one: one + 1), "its checksum does not fit"),

@@ -17,15 +17,16 @@ RARE = 1  # code shared by rare and unseen values
 FIRST = 2  # code of the first value
 CAP = 1 << 20  # most values of a column or a cross that get a code of their own
 FEWEST_BITS = 18
+MOST_BITS = 22  # with the values that have a code of their own fewer than 2^23 codes: a cross of them has keys of 63 bits
 
 
 def hash_bits(n_rows: int) -> int:
-    """Values beyond the cap share 2^18 codes, or a code for every 16 rows where that is more.
+    """Values beyond the cap share 2^18 codes, or a code for every 16 rows where that is more, up to 2^22.
 
-    >>> hash_bits(100_000), hash_bits(45_000_000)
-    (18, 22)
+    >>> hash_bits(100_000), hash_bits(45_000_000), hash_bits(10**9)
+    (18, 22, 22)
     """
-    return max(FEWEST_BITS, math.ceil(math.log2(max(1, n_rows) / 16)))
+    return min(MOST_BITS, max(FEWEST_BITS, math.ceil(math.log2(max(1, n_rows) / 16))))
 
 
 def least_rows(min_count: int, share: float) -> int:

@@ -25,6 +25,7 @@ MOST_ROWS = 10**12
 MOST_SECONDS = 10**9  # 30 years
 MOST_GIB = 2**20  # a pebibyte
 LARGEST_SEED = 2**63 - 1  # PyTorch takes 64 bits, and numbers are added to the seed for folds of later rounds
+MOST_HIDDEN = 99  # layers of a network, as many as a saved model may have
 
 
 def option(default: Any, help: str, *, at_least: float | None = None, at_most: float | None = None) -> Any:
@@ -131,6 +132,8 @@ class DeepOptions:
             raise OptionError(
                 f"Option hidden={sizes!r} is no list of sizes. Give whole numbers from 1 to {MANY}, as in (400, 400)."
             )
+        if len(sizes) > MOST_HIDDEN:
+            raise OptionError(f"Option hidden has {len(sizes)} layers. Give at most {MOST_HIDDEN}.")
 
 
 def check(entry: DataField[Any], hint: Any, value: Any) -> None:

@@ -20,6 +20,16 @@ from autocross.table.values import moment_of
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 DAY = 86_400_000_000
+# The values that each part of the calendar may have; a year has bounds where moments are kept in microseconds.
+PARTS = {
+    "year": range(-300_000, 300_000),
+    "quarter": range(1, 5),
+    "month": range(1, 13),
+    "day": range(1, 32),
+    "weekday": range(7),
+    "hour": range(24),
+    "minute": range(60),
+}
 
 
 def parts_of(moment: datetime) -> dict[str, int]:

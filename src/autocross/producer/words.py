@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -10,6 +11,16 @@ import numpy as np
 from autocross.producer.model import Model
 
 STRONGEST = 3
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+
+
+def printable(line: str) -> str:
+    """A line without characters that would move the cursor of a terminal: names and values may be a stranger's.
+
+    >>> printable("a\\x1b[2J\\n"), printable("naïve 日本")
+    ('a\\\\x1b[2J\\\\n', 'naïve 日本')
+    """
+    return CONTROL.sub(lambda found: repr(found[0])[1:-1], line)
 
 
 def summary(model: Model) -> dict[str, Any]:
@@ -74,4 +85,4 @@ def in_words(found: dict[str, Any]) -> str:
         l1 = f"l1 {field['l1']:g} " if field["l1"] else ""
         smooth = f"smooth {field['smooth']:g} " if field["smooth"] else ""
         lines.append(f"  {field['name']:28} {l1}{smooth}l2 {field['l2']:<6g} {values}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))

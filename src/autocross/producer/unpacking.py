@@ -1,0 +1,299 @@
+"""Manifest and arrays of a bundle -> model. Everything is checked against everything else before it is believed.
+
+First come the facts of the manifest and the shapes of the arrays: what each column codes, how many codes that makes, how many
+weights these need. Only if all of it fits together is an array read, and then its content is checked too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.crossing import MODULUS, CrossCoder
+from autocross.encoding.discretize import Bins
+from autocross.encoding.encoder import ColumnEncoder, Encoder
+from autocross.encoding.timestamps import PARTS, Calendar
+from autocross.encoding.vocabulary import Vocabulary
+from autocross.errors import BundleError
+from autocross.features import FIRST
+from autocross.options import MOST_HIDDEN, Metric
+from autocross.producer.container import Container, require
+from autocross.producer.deep import DeepPart
+from autocross.producer.model import About, FoundCross, Model, Producer, Rule, timeless
+from autocross.table.schema import KINDS, ColumnSchema, Stored
+from autocross.table.values import MISSING_TEXTS
+
+FORMAT = 2  # the newest that is read and written
+MOST_CHARACTERS = 1 << 16  # of a name or a remark
+MOST_BUCKETS = 4  # for each value that has a code of its own
+MOST_WEIGHT = 1e100  # with which no sum of weights is infinite
+MOST_CODES = (1 << 63) // MODULUS  # of a field that is crossed, so that keys fit 63 bits
+
+Facts = dict[str, Any]
+
+
+# What facts may be.
+
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which cannot be printed
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MOST_CHARACTERS and SURROGATE.search(value) is None
+
+
+def is_count(value: Any, least: int = 0) -> bool:
+    return type(value) is int and least <= value < 1 << 63
+
+
+def is_number(value: Any) -> bool:
+    return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 1 << 64)
+
+
+def is_weight(value: Any) -> bool:
+    return type(value) is float and abs(value) <= MOST_WEIGHT  # false for what is no number
+
+
+# The whole.
+
+
+def unpack(manifest: Facts, stored: Container) -> Model:
+    """The model of a manifest and of arrays that are not read yet."""
+    require(isinstance(manifest, dict) and type(manifest.get("format")) is int, "it has no format number")
+    if manifest["format"] > FORMAT:
+        raise BundleError(
+            f"it has format {manifest['format']}, newer than the {FORMAT} this version reads. "
+            "Update autocross, or save it with this version."
+        )
+    require(manifest["format"] == (2 if "deep" in manifest else 1), "its format does not fit its parts")
+    schema = tuple(unpack_schema(entry) for entry in manifest["schema"])
+    by_name = {column.name: column for column in schema}
+    require(len(by_name) == len(schema), "two columns have the same name")
+    for entry in manifest["columns"]:
+        require(entry["name"] in by_name, f"column {entry['name']!r} is not in its schema")
+    columns = [(at, entry, by_name[entry["name"]]) for at, entry in enumerate(manifest["columns"])]
+
+    sizes = [size for at, entry, column in columns for size in expect_column(at, entry, column, stored)]
+    crossed = [expect_cross(at, entry, sizes, stored) for at, entry in enumerate(manifest["crosses"])]
+    for at, (name, n_codes) in enumerate([*sizes, *crossed]):
+        stored.expect(f"weight.{at}", "F64", (n_codes,), f"field {name!r} has the wrong number of weights")
+    if "deep" in manifest:
+        expect_deep(manifest["deep"], sizes, stored)
+    stored.expect_no_more()
+
+    encoder = Encoder(schema, tuple(unpack_column(at, entry, column, stored) for at, entry, column in columns))
+    crosses = tuple(unpack_cross(at, entry, encoder, stored) for at, entry in enumerate(manifest["crosses"]))
+    producer = Producer(encoder, crosses)
+    deep = unpack_deep(manifest["deep"], encoder, stored) if "deep" in manifest else None
+    weights = tuple(unpack_weights(at, field.name, stored) for at, field in enumerate(producer.fields))
+    require(is_weight(manifest["intercept"]), "its intercept is no number")
+    penalties = unpack_penalties(manifest["penalties"], len(weights))
+    return Model(producer, manifest["intercept"], weights, penalties, unpack_about(manifest["about"], producer), deep)
+
+
+def unpack_schema(entry: Facts) -> ColumnSchema:
+    column = ColumnSchema(**entry)
+    require(is_text(column.name), "a column has no proper name")
+    require(column.kind in KINDS and column.stored in get_args(Stored), f"column {column.name!r} has no known kind")
+    separator = column.separator is None or (is_text(column.separator) and column.separator != "")
+    require(separator, f"column {column.name!r} has no proper separator")
+    require(is_text(column.reason), f"column {column.name!r} has no proper reason for its kind")
+    return column
+
+
+def unpack_weights(at: int, name: str, stored: Container) -> NDArray[np.float64]:
+    weight = stored.array(f"weight.{at}", f"field {name!r}", may_be_zero=True)
+    require(bool((np.abs(weight) <= MOST_WEIGHT).all()), f"field {name!r} has a weight that is no number")
+    return weight
+
+
+def unpack_penalties(entries: Any, n_terms: int) -> tuple[tuple[float, float, float], ...]:
+    proper = all(is_number(one) and one >= 0 for three in entries for one in three)
+    require(proper, "it has a penalty that is no number of 0 or more")
+    penalties = tuple((float(l1), float(l2), float(smooth)) for l1, l2, smooth in entries)
+    require(len(penalties) == n_terms, "it has the wrong number of penalties")
+    require(all(l2 > 0 for _, l2, smooth in penalties if smooth), "it holds neighbours together, but nothing near zero")
+    return penalties
+
+
+# Columns: first the names and numbers of codes of their fields, then their encoders.
+
+CODERS = {"vocabulary": ("categorical", "multivalue"), "bins": ("numerical",), "calendar": ("time",)}
+
+
+def expect_column(at: int, entry: Facts, column: ColumnSchema, stored: Container) -> list[tuple[str, int]]:
+    """The fields of a column and their numbers of codes, by the shapes of its arrays."""
+    owner = f"column {column.name!r}"
+    require(column.kind in CODERS.get(entry["coder"], ()), f"{owner} is not coded as its kind asks")
+    if entry["coder"] == "vocabulary":
+        stored.expect(f"text.{at}", "U8", (None,), f"{owner} has no proper vocabulary")
+        (n_values,) = stored.expect(f"ends.{at}", "I64", (None,), f"{owner} has no proper vocabulary")
+        expect_room(entry, n_values, owner)
+        require(entry["width"] == 1 or column.kind == "multivalue", f"{owner} has no proper width")
+        return [(column.name, FIRST + n_values + entry["n_buckets"])]
+    if entry["coder"] == "bins":
+        names = entry["names"]
+        require(isinstance(names, list) and len(names) > 0 and all(map(is_text, names)), f"{owner} has no proper names of fields")
+        edges = [
+            stored.expect(f"edges.{at}.{place}", "F64", (None,), f"{owner} has no proper edges") for place in range(len(names))
+        ]
+        return [(name, FIRST + n_edges + 1) for name, (n_edges,) in zip(names, edges, strict=True)]
+    seen = entry["seen"]
+    require(isinstance(seen, dict) and len(seen) > 0, f"{owner} has no calendar parts")
+    for part, values in seen.items():
+        require(part in PARTS, f"{owner} has an unknown calendar part")
+        proper = isinstance(values, list) and all(type(value) is int and value in PARTS[part] for value in values)
+        require(proper, f"{owner} has a {part} that no calendar has")
+        require(all(a < b for a, b in pairwise(values)), f"{owner} has calendar values that do not rise")
+    return [(f"{column.name}.{part}", FIRST + len(values)) for part, values in seen.items()]
+
+
+def expect_room(entry: Facts, n_values: int, owner: str) -> None:
+    """Buckets and width of a vocabulary or a cross."""
+    proper = is_count(entry["n_buckets"]) and entry["n_buckets"] <= MOST_BUCKETS * n_values
+    require(proper, f"{owner} has no proper number of buckets")
+    require(is_count(entry["width"], 1), f"{owner} has no proper width")
+
+
+def unpack_column(at: int, entry: Facts, column: ColumnSchema, stored: Container) -> ColumnEncoder:
+    """One column's encoder."""
+    owner = f"column {column.name!r}"
+    if entry["coder"] == "vocabulary":
+        values = unpack_texts(owner, stored.array(f"text.{at}", owner), stored.array(f"ends.{at}", owner))
+        return Vocabulary(column, values, entry["n_buckets"], entry["width"])
+    if entry["coder"] == "bins":
+        edges = tuple(stored.array(f"edges.{at}.{place}", owner) for place in range(len(entry["names"])))
+        for one in edges:
+            rising = bool(np.isfinite(one).all()) and bool((np.diff(one) > 0).all())
+            require(rising, f"{owner} has edges that do not rise")
+        return Bins(column, tuple(entry["names"]), edges)
+    return Calendar(column, {part: tuple(values) for part, values in entry["seen"].items()})
+
+
+def unpack_texts(owner: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple[str, ...]:
+    """Texts stored end to end; ``ends`` counts characters."""
+    text = content.tobytes().decode()
+    bounds = [0, *ends.tolist()]
+    in_order = all(a <= b for a, b in pairwise(bounds)) and bounds[-1] == len(text)
+    require(in_order, f"{owner} has a vocabulary with impossible lengths")
+    values = tuple(text[a:b] for a, b in pairwise(bounds))
+    require(len(set(values)) == len(values), f"{owner} has a vocabulary with one value twice")
+    require(MISSING_TEXTS.isdisjoint(values), f"{owner} has a vocabulary with a value that means missing")
+    return values
+
+
+# Crosses.
+
+
+def expect_cross(at: int, entry: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> tuple[str, int]:
+    """The name of a cross and its number of codes."""
+    fields = entry["fields"]
+    in_range = isinstance(fields, list) and all(is_count(one) and one < len(sizes) for one in fields)
+    require(in_range and len(fields) >= 2 and all(a < b for a, b in pairwise(fields)), f"cross {at} has impossible fields")
+    require(all(sizes[one][1] <= MOST_CODES for one in fields), f"cross {at} has a field of too many codes")
+    n_values, _ = stored.expect(f"cross.{at}", "U32", (None, len(fields)), f"cross {at} has no proper values")
+    expect_room(entry, n_values, f"cross {at}")
+    return " x ".join(sizes[one][0] for one in fields), FIRST + n_values + entry["n_buckets"]
+
+
+def unpack_cross(at: int, entry: Facts, encoder: Encoder, stored: Container) -> CrossCoder:
+    """One cross, its values in the order of their keys."""
+    values = stored.array(f"cross.{at}", f"cross {at}")
+    sizes = tuple(encoder.fields[one].n_codes for one in entry["fields"])
+    require(bool((values < np.array(sizes)).all()), f"cross {at} has a value that its fields cannot have")
+    cross = CrossCoder(tuple(entry["fields"]), sizes, values, entry["n_buckets"], entry["width"])
+    require(bool((np.diff(cross.keys) > 0).all()), f"cross {at} has values out of order")
+    return cross
+
+
+# The network.
+
+
+def expect_deep(entry: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> None:
+    """Each layer takes what the one before gives, and the last gives one number."""
+    n_layers = entry["n_layers"]
+    require(is_count(n_layers, 1) and n_layers <= MOST_HIDDEN + 1, "its deep part has no proper number of layers")
+    width, size = 0, None
+    for at, (name, n_codes) in enumerate(sizes):
+        _, size = stored.expect(
+            f"deep.embeddings.{at}", "F32", (n_codes, size), f"field {name!r} has embeddings of the wrong shape"
+        )
+        require(size >= 1, f"field {name!r} has embeddings of the wrong shape")
+        width += size
+    for at in range(n_layers):
+        complaint = f"layer {at} of its deep part does not fit the one before"
+        (n_out,) = stored.expect(f"deep.biases.{at}", "F32", (None,), complaint)
+        stored.expect(f"deep.matrices.{at}", "F32", (width, n_out), complaint)
+        require(n_out >= 1, complaint)
+        width = n_out
+    require(len(sizes) > 0 and width == 1, "its deep part has more than one output")
+
+
+def unpack_deep(entry: Facts, encoder: Encoder, stored: Container) -> DeepPart:
+    """The network, whose output must stay finite whatever comes in."""
+    counts = {"embeddings": len(encoder.fields), "matrices": entry["n_layers"], "biases": entry["n_layers"]}
+    embeddings, matrices, biases = (
+        tuple(stored.array(f"deep.{word}.{at}", "its deep part") for at in range(n)) for word, n in counts.items()
+    )
+    for one in (*embeddings, *matrices, *biases):
+        require(bool(np.isfinite(one).all()), "its deep part has a weight that is no number")
+    deep = DeepPart(embeddings, matrices, biases)
+    require(deep.most <= MOST_WEIGHT, "its deep part has weights without measure")
+    return deep
+
+
+# Where the model comes from.
+
+
+def unpack_about(entry: Facts, producer: Producer) -> About:
+    """The record of the fit, which must be one of this producer."""
+    about = About(
+        target=entry["target"],
+        classes=unpack_classes(entry["classes"]),
+        metric=entry["metric"],
+        score=entry["score"],
+        n_rows=entry["n_rows"],
+        crosses=unpack_found(entry["crosses"], producer),
+        rules=tuple(Rule(**rule) for rule in entry["rules"]),
+        history=tuple(timeless(entry["history"])),  # older files have seconds
+    )
+    require(is_text(about.target), "it has no proper name of the target")
+    require(about.metric in get_args(Metric), "it has no known metric")
+    require(about.score is None or is_number(about.score), "its score is no number")
+    require(is_count(about.n_rows), "it has no proper number of rows")
+    for rule in about.rules:
+        require(all(map(is_text, (rule.name, rule.value, rule.why))), "it has a rule that is no text")
+    for record in about.history:
+        require(set(record) == {"crosses", "score"}, "its history has an unknown part")
+        # A score may be no number, where the rows that judged had one label only.
+        proper = is_count(record["crosses"]) and type(record["score"]) in (int, float)
+        require(proper, "its history has something that is no number")
+    return about
+
+
+def unpack_classes(entry: Any) -> tuple[Any, Any]:
+    """The two labels: texts, booleans, or numbers."""
+    first, second = entry
+    alike = all(map(is_text, entry)) or all(map(is_number, entry)) or all(isinstance(one, bool) for one in entry)
+    require(alike and first != second, "it has no two labels")
+    return first, second
+
+
+def unpack_found(entries: Any, producer: Producer) -> tuple[FoundCross, ...]:
+    """What is told of each cross of the producer."""
+    require(isinstance(entries, list) and len(entries) == len(producer.crosses), "it tells of other crosses than it has")
+    found = []
+    for entry, cross in zip(entries, producer.crosses, strict=True):
+        parts = [producer.encoder.fields[at] for at in cross.fields]
+        names, columns = [part.name for part in parts], list(dict.fromkeys(part.column for part in parts))
+        require(entry["fields"] == names and entry["columns"] == columns, "it tells of other crosses than it has")
+        n_collisions = entry.get("n_collisions", 0)
+        proper = is_number(entry["gain"]) and is_number(entry["error"]) and is_count(n_collisions)
+        require(proper, f"cross {' x '.join(names)!r} has a gain that is no number")
+        found.append(FoundCross(tuple(names), tuple(columns), float(entry["gain"]), float(entry["error"]), n_collisions))
+    return tuple(found)

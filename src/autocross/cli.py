@@ -245,6 +245,7 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Why one row scores as it does. DATA is a file, or one row as a JSON object."""
+    from autocross.producer.words import printable
     from autocross.serving.scorer import load
 
     scorer = load(model)
@@ -255,7 +256,7 @@ def explain(
     print(f"probability {explanation.probability:.4f}   log-odds {explanation.log_odds:+.4f}")
     print(f"{explanation.intercept:+9.4f}  intercept")
     for reason in explanation.strongest(len(explanation.reasons)):
-        print(f"{reason.contribution:+9.4f}  {reason.field} = {reason.value}")
+        print(printable(f"{reason.contribution:+9.4f}  {reason.field} = {reason.value}"))
 
 
 @app.command

@@ -20,8 +20,10 @@ from autocross.errors import TableError
 from autocross.features import FIRST, RARE
 from autocross.producer.bundle import read
 from autocross.producer.model import Model
+from autocross.table.values import stored_text
 
 DEEP = "(deep part)"
+EXACT = 1 << 53  # below it every whole number is a float
 
 
 def load(path: str | Path) -> Scorer:
@@ -79,16 +81,19 @@ def contributions(column: ColumnEncoder, weights: list[list[float]]) -> Callable
     if isinstance(column, Bins):
         edges, codes = column.one_row
         by_interval = [[weight[code] for weight, code in zip(weights, some, strict=True)] for some in codes]
+        # Beyond such edges a whole number must be rounded to a float before it is compared, as it is among many rows.
+        whole = int if all(abs(edge) < EXACT for edge in edges) else None
 
         def by_edges(value: Any) -> Sequence[float]:
             kind = type(value)
-            if kind is int or (kind is float and value == value):
+            if kind is whole or (kind is float and value == value):
                 return by_interval[bisect_right(edges, value)]
             return missing if value is None else by_code(value)
 
         return by_edges
     if isinstance(column, Vocabulary) and not column.ragged:
-        by_text = {text: [weights[0][code]] for text, code in column.code.items()}
+        stored = column.column.stored
+        by_text = {text: [weights[0][code]] for text, code in column.code.items() if stored_text(text, stored) == text}
 
         def by_word(value: Any) -> Sequence[float]:
             if type(value) is str:

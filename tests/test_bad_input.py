@@ -184,7 +184,7 @@ def test_two_columns_of_one_name_in_a_file(refused: Refused, tmp_path: Path) -> 
     [
         (pl.lit(None), "always missing"),
         (pl.lit(float("nan")), "always missing"),
-        (pl.lit("x"), "constant, always 'x'"),
+        (pl.lit("x"), "constant"),
         (pl.format("id{}", pl.int_range(pl.len())), "different in every row, as an id is"),
         (pl.int_range(pl.len()), "different in every row, as an id is"),
         (pl.struct("job", "age"), r"values of type Struct.* cannot be read"),
@@ -202,7 +202,7 @@ def test_a_useless_column_is_left_out_with_a_warning(column: pl.Expr, reason: st
 def test_the_command_line_warns_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = as_file(clients().drop("tags").with_columns(odd=pl.lit("x")), tmp_path / "train.csv")
     assert run(["fit", str(path), "--target", "bought", "-o", str(tmp_path / "m.acx"), "--engine", "serial", "--quiet"]) == 0
-    assert "warning: Column 'odd' is left out: constant, always 'x'." in capsys.readouterr().err
+    assert "warning: Column 'odd' is left out: constant." in capsys.readouterr().err
 
 
 def test_infinities_are_the_outermost_numbers() -> None:

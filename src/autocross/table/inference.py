@@ -61,6 +61,16 @@ def is_plain(kind: Any) -> bool:
     return kind.is_numeric() or kind.is_temporal() or kind in (pl.String, pl.Boolean, pl.Categorical, pl.Enum, pl.Null)
 
 
+def type_name(kind: Any) -> str:
+    """The name of a type, without what its values may be: a reason is kept in the model, and may hold no value.
+
+    >>> type_name(pl.List(pl.Enum(["cook", "nurse"])))
+    'List(Enum)'
+    """
+    inner = f"({type_name(kind.inner)})" if isinstance(kind, (pl.List, pl.Array)) else ""
+    return f"{kind.base_type().__name__}{inner}"
+
+
 def stored_as(column: Digest) -> Stored:
     """How the table holds the column; text that says true and false is boolean."""
     kind = column.dtype
@@ -87,7 +97,7 @@ def declared(column: Digest, text: str) -> ColumnSchema:
 
 
 def inferred(column: Digest) -> ColumnSchema:
-    """The kind by rule."""
+    """The kind by rule. Reasons name no value: they are kept in models and journals, where a column left out has no business."""
     stored = stored_as(column)
 
     def decide(kind: Kind, reason: str) -> ColumnSchema:
@@ -95,14 +105,14 @@ def inferred(column: Digest) -> ColumnSchema:
 
     kind = column.dtype.inner if isinstance(column.dtype, (pl.List, pl.Array)) else column.dtype
     if not is_plain(kind):
-        return decide("ignore", f"values of type {column.dtype} cannot be read")
+        return decide("ignore", f"values of type {type_name(column.dtype)} cannot be read")
     if column.n_missing == column.n_rows:
         return decide("ignore", "always missing")
     if stored == "list":
         return decide("multivalue", "holds lists")
     values, n_values = column.present, len(column.present)
     if n_values == 1 and not column.n_missing:
-        return decide("ignore", f"constant, always {values[0]!r}")
+        return decide("ignore", "constant")
     whole = stored == "number" and column.whole and bool(values.is_finite().any())
     iso = column.dtype == pl.String and is_iso(values)
     like_an_id = column.dtype.is_integer() or (stored == "text" and not iso)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from autocross import AutoCross, AutoCrossClassifier, load
+from autocross import AutoCrossClassifier, load
 from autocross.cli import run
-from autocross.errors import OptionError, TableWarning
-from autocross.producer import bundle
+from autocross.errors import TableWarning
 
 
 def patients(n_rows: int = 600) -> pl.DataFrame:

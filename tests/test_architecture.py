@@ -21,6 +21,7 @@ FLOORS = [
     {"blocks"},
     {"models", "reading"},
     {"search", "producer"},
+    {"fingerprint"},
     {"checkpoint"},
     {"training", "serving"},
     {"deep_training"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.blocks import INTERCEPT, Block, Cross
+from autocross.blocks import INTERCEPT, Cross
 from autocross.crossing import CrossCoder
 from autocross.engines import Engine
 from autocross.errors import FileError, OptionError
 from autocross.features import Field
-from autocross.folds import mix
 from autocross.models.logistic import Penalty, Regression, Term
 from autocross.options import Options
 from autocross.producer.model import Rule
@@ -29,9 +28,7 @@ from autocross.search.loop import Accepted, State
 from autocross.table.atomic import replace_file
 
 FILE = "search.npz"
-FORMAT = 1
-# Options that change where and how long a search runs, but not what it finds until then.
-FREE = {"engine", "address", "n_jobs", "memory_limit", "time_limit", "max_crosses", "checkpoint", "resume", "quiet", "journal"}
+FORMAT = 2
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -46,22 +43,6 @@ class Checkpoint:
     rules: list[Rule]
     history: list[dict[str, Any]]
     seconds: float
-
-
-def checksum(block: Block) -> NDArray[np.int64]:
-    """A number that tells rows with these codes and labels from others, however they are spread."""
-    mixed = block.row.astype(np.uint64) * np.uint64(2) + block.label
-    for (_, coded), odd in zip(sorted(block.codes.items()), mix(1, np.arange(len(block.codes))) | np.uint64(1), strict=True):
-        if coded.starts is None:
-            mixed += coded.codes * odd
-    return np.array([mix(0, mixed).sum(dtype=np.uint64).view(np.int64)])
-
-
-def identity(options: Options, engine: Engine, total_weight: float) -> dict[str, Any]:
-    """What must be the same for a search to go on."""
-    given = {one.name: getattr(options, one.name) for one in fields(options) if one.name not in FREE}
-    rows = int(engine.total(checksum)[0])
-    return {"options": json.loads(json.dumps(given, default=str)), "rows": f"{rows:x}", "weight": total_weight}
 
 
 # Writing.
@@ -179,10 +160,12 @@ def check_same(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> N
                 f"Option {name}={value!r} differs from the {then['options'].get(name)!r} of the checkpoint {str(path)!r}. "
                 "Resume with the options of the fit that was interrupted."
             )
-    if (then["rows"], then["weight"]) != (now["rows"], now["weight"]):
-        raise FileError(
-            f"The checkpoint {str(path)!r} is of other rows than these. Resume with the rows of the fit that was interrupted."
-        )
+    for what in {**now["rows"], **then["rows"]}:
+        if then["rows"].get(what) != now["rows"].get(what):
+            raise FileError(
+                f"The checkpoint {str(path)!r} is of other rows than these: {what} differ. "
+                "Resume with the rows of the fit that was interrupted."
+            )
 
 
 def state_of(

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from autocross import checkpoint, reading
+from autocross import checkpoint, fingerprint, reading
 from autocross import folds as splits
 from autocross.blocks import INTERCEPT, Block, Cross, keep_fields, make_blocks, narrow, refold, widen
 from autocross.checkpoint import Checkpoint
@@ -303,7 +303,7 @@ class Training:
         options, all_fields = self.options, so_far.encoder.fields
         coarse = folds.n_models > 1  # else weak crosses are not tried
         folder = checkpoint.folder_of(options)
-        same = {} if folder is None else checkpoint.identity(options, engine, rows.total_weight)
+        same = {} if folder is None else self.identity(engine, so_far.encoder, rows)
         if options.resume is not None:
             left = checkpoint.load(Path(options.resume), same, engine, all_fields, rows.total_weight)
             self.rules, self.history = left.rules, left.history
@@ -344,6 +344,10 @@ class Training:
                 so_far.encoder = so_far.broader
             keep(broad)
         return why
+
+    def identity(self, engine: Engine, encoder: Encoder, rows: Rows) -> dict[str, Any]:
+        """What must be the same for the search to go on another time."""
+        return fingerprint.identity(self.options, engine, encoder, rows.n_rows, rows.target, rows.classes.words, self.rules)
 
     def fitted(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> Regression:
         """The regression that the search begins with."""

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from autocross import AutoCrossClassifier, load
 from autocross.errors import AutoCrossError, BundleError
 from autocross.producer import bundle
 from autocross.producer.deep import DeepPart
-from autocross.producer.model import Model
+from autocross.producer.model import Model, Producer
 from autocross.producer.words import in_words, summary
 from autocross.serving.scorer import Scorer
 
@@ -34,7 +35,8 @@ N_CASES = 100  # of each model here; tens of thousands were tried
 ODD = [
     None, True, False, 0, 1, 2, -1, 7, 1 << 20, 1 << 31, (1 << 63) - 1, 1 << 63, 10**30, 0.0, -0.0, 0.5, 1e-300, 1e100, 1e308,
     math.nan, math.inf, "", "x", "NA", "\ud800", "\x00", "text", "number", "boolean", "time", "list", "categorical", "numerical",
-    "multivalue", "ignore", "vocabulary", "bins", "calendar", "age", "job", "tags", "|", "x" * 70_000, [], {}, [[]], [0], {"a": 1},
+    "multivalue", "ignore", "vocabulary", "hashes", "bins", "calendar", "age", "job", "tags", "|", "x" * 70_000,
+    [], {}, [[]], [0], {"a": 1},
 ]  # fmt: skip
 WORDS = [
     "007", "7", "7.0", "1e3", "1000", "inf", "-0", "0", "True", "true", "1", "FALSE", " a", "a ", "a|b", "(rare)", "日本", "\0",
@@ -271,17 +273,20 @@ def with_network(model: Model) -> Model:
     embeddings = tuple(rng.normal(size=(field.n_codes, 3)).astype(np.float32) for field in fields)
     matrices = tuple(rng.normal(size=shape).astype(np.float32) for shape in pairwise(widths))
     biases = tuple(rng.normal(size=n).astype(np.float32) for n in widths[1:])
-    return Model(
-        model.producer, model.intercept, model.weights, model.penalties, model.about, DeepPart(embeddings, matrices, biases)
-    )
+    return replace(model, deep=DeepPart(embeddings, matrices, biases))
 
 
-@pytest.mark.parametrize("kind", ["wide", "deep"])
+def hidden(model: Model) -> Model:
+    """The same without values of categories."""
+    return replace(model, producer=Producer(model.producer.encoder.private(), model.producer.crosses))
+
+
+@pytest.mark.parametrize("kind", ["wide", "deep", "private"])
 def test_a_forged_model_is_refused_or_agrees_with_itself(
     kind: str, classifier: AutoCrossClassifier, people: pl.DataFrame, tmp_path: Path
 ) -> None:
-    model = classifier.model_ if kind == "wide" else with_network(classifier.model_)
-    bundle.save(model, tmp_path / f"{kind}.acx")
+    made = {"wide": lambda model: model, "deep": with_network, "private": hidden}[kind](classifier.model_)
+    bundle.save(made, tmp_path / f"{kind}.acx")
     counts = tally(tmp_path / f"{kind}.acx", people, range(N_CASES), tmp_path / "forged.acx")
     assert counts["refused"] > N_CASES / 4
     assert counts["held"] > N_CASES / 10

@@ -173,6 +173,17 @@ def test_a_saved_model_scores_the_same_without_pytorch(saved: Path, fitted: Wide
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+def test_a_private_model_scores_the_same(fitted: WideDeepClassifier, people: pl.DataFrame, tmp_path: Path) -> None:
+    private = make(epochs=3, max_crosses=2, private=True).fit(pl.concat([people] * 4), "bought")
+    private.save(tmp_path / "private.acx")
+    model = load(tmp_path / "private.acx")
+    assert model.model.deep is not None
+    np.testing.assert_array_equal(model.log_odds(people), fitted.scorer_.log_odds(people))
+    np.testing.assert_array_equal([model.log_odds_one(row) for row in people.to_dicts()], fitted.scorer_.log_odds(people))
+    assert parts(tmp_path / "private.acx")[0]["format"] == 3
+    assert b"nurse" not in (tmp_path / "private.acx").read_bytes()
+
+
 def test_reasons_add_up_and_name_the_deep_part(saved: Path, people: pl.DataFrame) -> None:
     model = load(saved)
     for row in people.head(20).to_dicts():

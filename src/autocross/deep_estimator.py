@@ -56,6 +56,7 @@ class WideDeepClassifier(AutoCrossClassifier):
         memory_limit: float | None = None,
         checkpoint: str | None = None,
         resume: str | None = None,
+        private: bool = False,
         quiet: bool = False,
         journal: str | None = None,
     ) -> None:
@@ -84,6 +85,7 @@ class WideDeepClassifier(AutoCrossClassifier):
             memory_limit=memory_limit,
             checkpoint=checkpoint,
             resume=resume,
+            private=private,
             quiet=quiet,
             journal=journal,
         )

@@ -79,6 +79,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         memory_limit: float | None = None,
         checkpoint: str | None = None,
         resume: str | None = None,
+        private: bool = False,
         quiet: bool = False,
         journal: str | None = None,
     ) -> None:
@@ -106,6 +107,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         self.memory_limit = memory_limit
         self.checkpoint = checkpoint
         self.resume = resume
+        self.private = private
         self.quiet = quiet
         self.journal = journal
 

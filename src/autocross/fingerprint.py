@@ -26,7 +26,8 @@ from autocross.producer import bundle
 from autocross.producer.model import Rule
 
 # Options that change where and how long a search runs, but not what it finds until then.
-FREE = {"engine", "address", "n_jobs", "memory_limit", "time_limit", "max_crosses", "checkpoint", "resume", "quiet", "journal"}
+FREE = {"engine", "address", "n_jobs", "memory_limit", "time_limit", "max_crosses"}
+FREE |= {"checkpoint", "resume", "private", "quiet", "journal"}
 SLICE = 1 << 15  # rows that are hashed at a time: what is worked on stays in the cache
 OF_ROWS = ("labels", "weights", "groups or periods", "folds")  # the first parts; the others are the codes
 

@@ -91,6 +91,12 @@ class Options:
     )
     checkpoint: str | None = option(None, "Folder in which every finished round of the search is kept, to resume from.")
     resume: str | None = option(None, "Folder of a checkpoint, from which an interrupted fit to the same rows goes on.")
+    private: bool = option(
+        False,
+        "Keep no value of a category in the model: salted hashes stand for them, in the file and in all that is shown. Edges of "
+        "bins, parts of the calendar and the two labels are kept. This hides values from those who read the file, not from those "
+        "who guess them.",
+    )
     quiet: bool = option(False, "Show no progress.")
     journal: str | None = option(None, "File to which every event of the fit is appended, one JSON object a line.")
 
@@ -152,7 +158,7 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
         if not os.fspath(value):
             raise OptionError(f"Option {name}={value!r} is empty. Give a text, or leave it out.")
     elif bool in kinds:
-        if not isinstance(value, bool):
+        if not is_truth(value):
             raise OptionError(f"Option {name}={value!r} is neither True nor False. Give one of the two.")
     elif name in ("exclude", "granularities"):
         if isinstance(value, str):
@@ -172,6 +178,11 @@ def check_number(entry: DataField[Any], fractions: bool, value: Any) -> None:
         bounds = f"at least {low}" if value < low else f"between {low} and {high}"
         otherwise = ", or leave it out" if entry.default is None else ""
         raise OptionError(f"Option {entry.name}={value!r} is out of range. Give a number {bounds}{otherwise}.")
+
+
+def is_truth(value: Any) -> bool:
+    """Whether this is true or false, NumPy's included."""
+    return isinstance(value, bool) or type(value).__name__ in ("bool", "bool_")
 
 
 def is_whole(value: Any) -> bool:

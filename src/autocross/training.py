@@ -579,7 +579,9 @@ class Training:
         score: float | None,
         rows: Rows,
     ) -> Model:
-        """The model with its record of where it comes from."""
+        """The model with its record of where it comes from; from here on a private one knows hashes only."""
+        if self.options.private:
+            producer = Producer(producer.encoder.private(), producer.crosses)
         clean = None if score is None or score != score else score
         about = About(
             rows.target,

@@ -157,6 +157,11 @@ class Encoder:
         """Wide enough for rows with these codes of its fields."""
         return self.widened([1 if stem.field is None else codes[stem.field].width for stem in self.stems])
 
+    def private(self) -> Encoder:
+        """The same codes, without the values of categories."""
+        columns = [column.private(self.schema) if isinstance(column, Vocabulary) else column for column in self.columns]
+        return Encoder(self.schema, tuple(columns))
+
     def encode_one(self, row: Mapping[str, Any]) -> list[Any]:
         """The codes of one row, field by field; a multi-value field has a tuple of them. An absent column is missing."""
         codes: list[Any] = []

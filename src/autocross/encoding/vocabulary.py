@@ -2,13 +2,16 @@
 
 Code 0 is missing, 1 rare or unseen, then one code a value, the most frequent first. Where a column has more values
 than the cap, the frequent ones keep their codes and all others, unseen ones too, share hashed codes behind them.
+A private vocabulary knows its values by their hashes only.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from autocross.encoding.rules import EncodingRules
 from autocross.errors import ColumnError
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
 from autocross.table.columns import ListColumn, TextColumn
-from autocross.table.schema import ColumnSchema
+from autocross.table.schema import ColumnSchema, Schema
 from autocross.table.values import MISSING_TEXTS, is_missing, stored_text, text_of
 
 if TYPE_CHECKING:
@@ -27,6 +30,9 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 FEW = 1_000  # texts that are looked up one by one
+
+DIGEST = 16  # bytes of a private value's hash
+FEWEST_SHOWN = 8  # of its digits
 
 
 def bucket_of(text: str, n_buckets: int) -> int:
@@ -83,8 +89,10 @@ class Vocabulary:
         if text is None:
             return MISSING
         code = self.code.get(text)
-        if code is not None:
-            return code
+        return self.code_of_other(text) if code is None else code
+
+    def code_of_other(self, text: str) -> int:
+        """The code of a text that has none of its own."""
         return FIRST + len(self.values) + bucket_of(text, self.n_buckets) if self.n_buckets else RARE
 
     @cached_property
@@ -104,9 +112,7 @@ class Vocabulary:
     def encode(self, column: TextColumn | ListColumn) -> list[FieldCodes]:
         """The codes of all rows."""
         if isinstance(column, ListColumn):
-            values, index = column.distinct
-            table = np.array([*map(self.code_of, values.to_list()), MISSING], dtype=self.code_by_place.dtype)
-            return [distinct_codes(table[index], column.starts)]
+            return [distinct_codes(self.by_value(column), column.starts)]
         if len(column) <= FEW:  # for so few the table of known texts is not worth building
             texts = [None if text in MISSING_TEXTS else text for text in column.rows.to_list()]
             return [FieldCodes(np.array([*map(self.code_of, texts)], dtype=narrowest(self.fields[0].n_codes)))]
@@ -115,6 +121,13 @@ class Vocabulary:
             values, index = column.take(unknown).distinct
             codes[unknown] = np.array([*map(self.code_of, values.to_list())], dtype=codes.dtype)[index]
         return [FieldCodes(codes)]
+
+    def by_value(self, column: TextColumn | ListColumn) -> NDArray[Any]:
+        """The code of every text, each distinct one looked up once."""
+        values, index = column.distinct
+        table = np.array([*map(self.code_of, values.to_list()), MISSING], dtype=narrowest(self.fields[0].n_codes))
+        codes: NDArray[Any] = table[index]
+        return codes
 
     def encode_one(self, value: Any) -> tuple[Any, ...]:
         """The code of one value; for a multi-value column the codes of its entries."""
@@ -135,13 +148,58 @@ class Vocabulary:
         if code < FIRST:
             return "(missing)" if code == MISSING else "(rare)"
         if code < FIRST + len(self.values):
-            value = self.values[code - FIRST]
-            return repr(value) if value.startswith("(") else value  # a text "(missing)" is not a missing one
+            return self.shown(self.values[code - FIRST])
         return f"(hashed {code - FIRST - len(self.values)})"
+
+    def shown(self, value: str) -> str:
+        """A value as it is shown: a text "(missing)" is not a missing one."""
+        return repr(value) if value.startswith("(") else value
 
     def keep(self, positions: Sequence[int]) -> Vocabulary:
         """There is only the one field."""
         assert list(positions) == [0]
+        return self
+
+    def private(self, schema: Schema) -> Vocabulary:
+        """The same codes for the hashes of the values, salted by the schema: equal fits have equal hashes, other tables others."""
+        facts = [[column.name, column.kind, column.stored, column.separator] for column in schema]
+        salt = blake2b(json.dumps([self.column.name, facts]).encode(), digest_size=DIGEST).hexdigest()
+        hidden = PrivateVocabulary(self.column, (), self.n_buckets, self.width, salt)
+        return replace(hidden, values=tuple(map(hidden.hash_of, self.values)))
+
+
+@dataclass(frozen=True)
+class PrivateVocabulary(Vocabulary):
+    """A vocabulary whose values are hashes, in hexadecimal digits: BLAKE2b of the UTF-8 text, of 16 bytes, keyed with the salt."""
+
+    salt: str = ""
+
+    def hash_of(self, text: str) -> str:
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST, key=bytes.fromhex(self.salt)).hexdigest()
+
+    def code_of(self, text: str | None) -> int:
+        """The code of one text."""
+        if text is None:
+            return MISSING
+        code = self.code.get(self.hash_of(text))
+        return self.code_of_other(text) if code is None else code
+
+    def encode(self, column: TextColumn | ListColumn) -> list[FieldCodes]:
+        """The codes of all rows."""
+        codes = self.by_value(column)
+        return [distinct_codes(codes, column.starts) if isinstance(column, ListColumn) else FieldCodes(codes)]
+
+    @cached_property
+    def n_shown(self) -> int:
+        """How many digits tell all hashes apart."""
+        return next(n for n in range(FEWEST_SHOWN, 2 * DIGEST + 1) if len({value[:n] for value in self.values}) == len(self.values))
+
+    def shown(self, value: str) -> str:
+        """A hash as it is shown."""
+        return f"#{value[: self.n_shown]}"
+
+    def private(self, schema: Schema) -> Vocabulary:
+        """It is private already."""
         return self
 
 

@@ -19,12 +19,12 @@ from autocross.crossing import CrossCoder
 from autocross.encoding.discretize import Bins
 from autocross.encoding.encoder import ColumnEncoder
 from autocross.encoding.timestamps import Calendar
-from autocross.encoding.vocabulary import Vocabulary
+from autocross.encoding.vocabulary import DIGEST, PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError, FileError
 from autocross.producer.container import Container, header_of, is_short, open_file, require
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, timeless
-from autocross.producer.unpacking import unpack
+from autocross.producer.unpacking import format_of, unpack
 from autocross.table.atomic import replace_file
 
 KEY = "autocross"
@@ -38,7 +38,7 @@ def save(model: Model, path: str | Path) -> None:
 
     arrays: Arrays = {}
     manifest: dict[str, Any] = {
-        "format": 1 if model.deep is None else 2,  # a reader of format 1 would overlook a deep part
+        "format": 1,
         "schema": [asdict(column) for column in model.producer.encoder.schema],
         "columns": [pack_column(at, one, arrays) for at, one in enumerate(model.producer.encoder.columns)],
         "crosses": [pack_cross(at, one, arrays) for at, one in enumerate(model.producer.crosses)],
@@ -50,6 +50,7 @@ def save(model: Model, path: str | Path) -> None:
         arrays[f"weight.{at}"] = weight
     if model.deep is not None:
         manifest["deep"] = pack_deep(model.deep, arrays)
+    manifest["format"] = format_of(manifest)
     manifest["checksum"] = checksum(manifest, arrays)
     content = to_bytes(arrays, metadata={KEY: json.dumps(manifest)})
     if not is_short(header_of(content)):
@@ -63,6 +64,11 @@ def save(model: Model, path: str | Path) -> None:
 def pack_column(at: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str, Any]:
     """One column's encoder: small facts as JSON, long ones as arrays."""
     name = encoder.column.name
+    if isinstance(encoder, PrivateVocabulary):
+        hashes = bytearray.fromhex("".join(encoder.values))
+        arrays[f"hash.{at}"] = np.frombuffer(hashes, np.uint8).reshape(-1, DIGEST)
+        rest = {"n_buckets": encoder.n_buckets, "width": encoder.width, "salt": encoder.salt}
+        return {"name": name, "coder": "hashes", **rest}
     if isinstance(encoder, Vocabulary):
         arrays[f"text.{at}"] = np.frombuffer("".join(encoder.values).encode("utf-8", "surrogatepass"), np.uint8)
         arrays[f"ends.{at}"] = np.cumsum([len(value) for value in encoder.values], dtype=np.int64)

@@ -19,7 +19,7 @@ from autocross.crossing import MODULUS, CrossCoder
 from autocross.encoding.discretize import Bins
 from autocross.encoding.encoder import ColumnEncoder, Encoder
 from autocross.encoding.timestamps import PARTS, Calendar
-from autocross.encoding.vocabulary import Vocabulary
+from autocross.encoding.vocabulary import DIGEST, PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError
 from autocross.features import FIRST
 from autocross.options import MOST_HIDDEN, Metric
@@ -29,7 +29,7 @@ from autocross.producer.model import About, FoundCross, Model, Producer, Rule, t
 from autocross.table.schema import KINDS, ColumnSchema, Stored
 from autocross.table.values import MISSING_TEXTS
 
-FORMAT = 2  # the newest that is read and written
+FORMAT = 3  # the newest that is read and written
 MOST_CHARACTERS = 1 << 16  # of a name or a remark
 MOST_BUCKETS = 4  # for each value that has a code of its own
 MOST_WEIGHT = 1e100  # with which no sum of weights is infinite
@@ -40,6 +40,7 @@ Facts = dict[str, Any]
 
 # What facts may be.
 
+SALT = re.compile(f"[0-9a-f]{{{2 * DIGEST}}}")
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which cannot be printed
 
 
@@ -70,7 +71,7 @@ def unpack(manifest: Facts, stored: Container) -> Model:
             f"it has format {manifest['format']}, newer than the {FORMAT} this version reads. "
             "Update autocross, or save it with this version."
         )
-    require(manifest["format"] == (2 if "deep" in manifest else 1), "its format does not fit its parts")
+    require(manifest["format"] == format_of(manifest), "its format does not fit its parts")
     schema = tuple(unpack_schema(entry) for entry in manifest["schema"])
     by_name = {column.name: column for column in schema}
     require(len(by_name) == len(schema), "two columns have the same name")
@@ -94,6 +95,13 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     require(is_weight(manifest["intercept"]), "its intercept is no number")
     penalties = unpack_penalties(manifest["penalties"], len(weights))
     return Model(producer, manifest["intercept"], weights, penalties, unpack_about(manifest["about"], producer), deep)
+
+
+def format_of(manifest: Facts) -> int:
+    """The oldest format that has all its parts: who knows only older ones would overlook a deep part, or a value behind a hash."""
+    if any(entry["coder"] == "hashes" for entry in manifest["columns"]):
+        return 3
+    return 2 if "deep" in manifest else 1
 
 
 def unpack_schema(entry: Facts) -> ColumnSchema:
@@ -123,16 +131,22 @@ def unpack_penalties(entries: Any, n_terms: int) -> tuple[tuple[float, float, fl
 
 # Columns: first the names and numbers of codes of their fields, then their encoders.
 
-CODERS = {"vocabulary": ("categorical", "multivalue"), "bins": ("numerical",), "calendar": ("time",)}
+TEXTS = ("categorical", "multivalue")
+CODERS = {"vocabulary": TEXTS, "hashes": TEXTS, "bins": ("numerical",), "calendar": ("time",)}
 
 
 def expect_column(at: int, entry: Facts, column: ColumnSchema, stored: Container) -> list[tuple[str, int]]:
     """The fields of a column and their numbers of codes, by the shapes of its arrays."""
     owner = f"column {column.name!r}"
     require(column.kind in CODERS.get(entry["coder"], ()), f"{owner} is not coded as its kind asks")
-    if entry["coder"] == "vocabulary":
-        stored.expect(f"text.{at}", "U8", (None,), f"{owner} has no proper vocabulary")
-        (n_values,) = stored.expect(f"ends.{at}", "I64", (None,), f"{owner} has no proper vocabulary")
+    if column.kind in TEXTS:
+        complaint = f"{owner} has no proper vocabulary"
+        if entry["coder"] == "hashes":
+            n_values, _ = stored.expect(f"hash.{at}", "U8", (None, DIGEST), complaint)
+            require(isinstance(entry["salt"], str) and SALT.fullmatch(entry["salt"]) is not None, f"{owner} has no proper salt")
+        else:
+            stored.expect(f"text.{at}", "U8", (None,), complaint)
+            (n_values,) = stored.expect(f"ends.{at}", "I64", (None,), complaint)
         expect_room(entry, n_values, owner)
         require(entry["width"] == 1 or column.kind == "multivalue", f"{owner} has no proper width")
         return [(column.name, FIRST + n_values + entry["n_buckets"])]
@@ -163,6 +177,10 @@ def expect_room(entry: Facts, n_values: int, owner: str) -> None:
 def unpack_column(at: int, entry: Facts, column: ColumnSchema, stored: Container) -> ColumnEncoder:
     """One column's encoder."""
     owner = f"column {column.name!r}"
+    if entry["coder"] == "hashes":
+        values = tuple(value.tobytes().hex() for value in stored.array(f"hash.{at}", owner))
+        require(len(set(values)) == len(values), f"{owner} has a vocabulary with one value twice")
+        return PrivateVocabulary(column, values, entry["n_buckets"], entry["width"], entry["salt"])
     if entry["coder"] == "vocabulary":
         values = unpack_texts(owner, stored.array(f"text.{at}", owner), stored.array(f"ends.{at}", owner))
         return Vocabulary(column, values, entry["n_buckets"], entry["width"])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from autocross.crossing import CrossCoder, exact_key
 from autocross.encoding.discretize import Bins
 from autocross.encoding.encoder import ColumnEncoder
-from autocross.encoding.vocabulary import Vocabulary
+from autocross.encoding.vocabulary import PrivateVocabulary, Vocabulary
 from autocross.errors import TableError
 from autocross.features import FIRST, RARE
 from autocross.producer.bundle import read
@@ -91,7 +91,7 @@ def contributions(column: ColumnEncoder, weights: list[list[float]]) -> Callable
             return missing if value is None else by_code(value)
 
         return by_edges
-    if isinstance(column, Vocabulary) and not column.ragged:
+    if isinstance(column, Vocabulary) and not isinstance(column, PrivateVocabulary) and not column.ragged:
         stored = column.column.stored
         by_text = {text: [weights[0][code]] for text, code in column.code.items() if stored_text(text, stored) == text}
 

@@ -21,7 +21,7 @@ from safetensors.numpy import save as to_bytes
 from sklearn.base import clone
 
 from autocross import load
-from autocross.errors import BundleError
+from autocross.errors import BundleError, FileError
 from autocross.estimator import AutoCrossClassifier
 from autocross.producer import bundle
 from autocross.producer.words import summary
@@ -169,3 +169,30 @@ def test_a_flipped_bit_is_noticed(saved_model: Path) -> None:
     saved_model.write_bytes(content)
     with pytest.raises(BundleError, match="checksum does not fit"):
         load(saved_model)
+
+
+def test_whole_numbers_that_are_no_floats_score_alike_alone_and_together(tmp_path: Path) -> None:
+    """Two ids that a float cannot tell apart are one value, in a row alone too."""
+    ids = 2**60 + np.arange(400) * 300
+    frame = pl.DataFrame({"id": ids, "y": ((ids - 2**60) // 30_000 % 2 == 1).astype(int)})
+    AutoCrossClassifier(quiet=True, engine="serial", types={"id": "numerical"}, max_crosses=0).fit(frame, "y").save(
+        tmp_path / "m.acx"
+    )
+    model = load(tmp_path / "m.acx")
+    edges = model.model.producer.encoder.columns[0].one_row[0]  # type: ignore[union-attr]
+    near = pl.DataFrame({"id": [int(edge) + step for edge in edges for step in range(-300, 301, 30)]})
+    assert len(set(model.log_odds(near).tolist())) > 2
+    np.testing.assert_array_equal([model.log_odds_one(row) for row in near.to_dicts()], model.log_odds(near))
+
+
+def test_a_model_that_could_not_be_read_again_is_not_written(
+    classifier: AutoCrossClassifier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "model.acx"
+    path.write_bytes(b"the former file")
+    monkeypatch.setattr("autocross.producer.container.MOST_MARKS", 100)
+    with pytest.raises(
+        FileError, match=r"Cannot save .*model.acx': 6 columns and \d+ crosses are more than a model file may describe"
+    ):
+        classifier.save(path)
+    assert path.read_bytes() == b"the former file"

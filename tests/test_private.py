@@ -178,9 +178,10 @@ def test_the_command_line_fits_private_models_too(
 
 
 def test_a_search_may_go_on_in_private(pair: tuple[AutoCrossClassifier, AutoCrossClassifier]) -> None:
-    """A checkpoint holds no value of a readable fit either."""
+    """Checkpoint and journal hold no value of a readable fit either."""
     folder = pair[1].folder.parent / "open" / "checkpoint"
-    assert not any(value in everything(folder) for value in VALUES)
+    journal = (folder.parent / "journal.jsonl").read_text()
+    assert not any(value in everything(folder) + journal for value in VALUES)
     model = AutoCrossClassifier(quiet=True, engine="serial", private=True, max_crosses=3, resume=str(folder)).fit(
         patients(), "died"
     )

@@ -170,12 +170,12 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class PrivateVocabulary(Vocabulary):
-    """A vocabulary whose values are hashes, in hexadecimal digits: BLAKE2b of the UTF-8 text, of 16 bytes, keyed with the salt."""
+    """A vocabulary whose values are hashes, in hexadecimal digits: BLAKE2b of the UTF-8 text, of 16 bytes, with the salt."""
 
     salt: str = ""
 
     def hash_of(self, text: str) -> str:
-        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST, key=bytes.fromhex(self.salt)).hexdigest()
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST, salt=bytes.fromhex(self.salt)).hexdigest()
 
     def code_of(self, text: str | None) -> int:
         """The code of one text."""

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from autocross.errors import FileError, TableError
+from autocross.table import parquet
 from autocross.table.atomic import replace_file
 from autocross.table.remote import Remote
 from autocross.table.values import MISSING_TEXTS
@@ -117,16 +118,22 @@ def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
     return [one for one in found if one]
 
 
-def scan(file: Place, as_text: Sequence[str] = ()) -> pl.LazyFrame:
-    """The rows of a file, to be read."""
-    if is_parquet(file):
-        return pl.scan_parquet(file.whole()) if isinstance(file, Remote) else pl.scan_parquet(file, glob=False)
-    return scan_csv(local(file), as_text)
+def scan(file: Place, as_text: Sequence[str] = (), first_row: int = 0, n_rows: int | None = None) -> pl.LazyFrame:
+    """Rows of a file, by default all, to be read."""
+    if not is_parquet(file):
+        return scan_csv(local(file), as_text).slice(first_row, n_rows)
+    content = file.whole() if isinstance(file, Remote) else file
+    parquet.check(str(file), content, first_row, n_rows)
+    return pl.scan_parquet(content, glob=False).slice(first_row, n_rows)
 
 
 def head_of(file: Place, as_text: Sequence[str] = ()) -> pl.LazyFrame:
-    """The same as far as its columns and their length go: of a remote file only that is fetched."""
-    return pl.scan_parquet(file.footer()) if isinstance(file, Remote) and is_parquet(file) else scan(file, as_text)
+    """A file as far as its columns and their length go: of a remote file only that is fetched."""
+    if not is_parquet(file):
+        return scan_csv(local(file), as_text)
+    content, n_bytes = (file.footer(), file.n_bytes) if isinstance(file, Remote) else (file, None)
+    parquet.check_footer(str(file), content, n_bytes)
+    return pl.scan_parquet(content, glob=False)
 
 
 def local(file: Place) -> Path:
@@ -143,10 +150,9 @@ def batches(path: Place, as_text: Sequence[str], pieces: Sequence[Piece], height
         first = head_of(known, as_text).collect_schema()
     for piece in pieces:
         with understood(piece.file):
-            frame = scan(piece.file, as_text)
-            check_same(piece.file, frame.collect_schema(), first)
-            rows = frame.select(list(first)).slice(piece.first_row, piece.n_rows)
-            yield from rows.collect_batches(chunk_size=height, maintain_order=True)
+            rows = scan(piece.file, as_text, piece.first_row, piece.n_rows)
+            check_same(piece.file, rows.collect_schema(), first)
+            yield from rows.select(list(first)).collect_batches(chunk_size=height, maintain_order=True)
 
 
 def files_of(path: Place) -> Sequence[Place]:

@@ -61,11 +61,16 @@ class Remote:
         store, path = self.store
         return BytesIO(store.cat_file(path))
 
+    @property
+    def n_bytes(self) -> int:
+        store, path = self.store
+        return int(store.size(path))
+
     def footer(self) -> BytesIO:
         """What a Parquet file says of its rows and columns, as a file without any: it stands at the end, so no row is moved."""
         store, path = self.store
-        n = int.from_bytes(store.cat_file(path, start=store.size(path) - 8)[:4], "little")
-        return BytesIO(MAGIC + store.cat_file(path, start=store.size(path) - 8 - n))
+        n = int.from_bytes(store.cat_file(path, start=max(0, self.n_bytes - 8))[:4], "little")
+        return BytesIO(MAGIC + store.cat_file(path, start=max(0, self.n_bytes - 8 - n)))
 
     def __lt__(self, other: Remote) -> bool:
         return self.url < other.url

@@ -50,10 +50,11 @@ def command_line_options(names: Collection[str]) -> Any:
         "positive": str | None,
     }
     renamed = {"types": "--type"}
+    how = {"types": " Given as COL=KIND.", "separator": " A tab is given as tab."}
     hints = get_type_hints(Options)
     entries = []
     for entry in (entry for entry in all_options() if entry.name in names):
-        text = entry.metadata["help"] + (" Given as COL=KIND." if entry.name == "types" else "")
+        text = entry.metadata["help"] + how.get(entry.name, "")
         flag = Parameter(name=renamed.get(entry.name), help=text)
         kind = shown.get(entry.name, hints[entry.name])
         entries.append((entry.name, Annotated[kind, flag], dataclass_field(default=entry.default)))
@@ -61,14 +62,17 @@ def command_line_options(names: Collection[str]) -> Any:
 
 
 FitOptions = command_line_options([entry.name for entry in all_options()])
-RunOptions = command_line_options(["engine", "address", "n_jobs", "random_state", "quiet", "journal"])
-FIT_DEFAULTS, RUN_DEFAULTS = FitOptions(), RunOptions()
+RunOptions = command_line_options(["engine", "address", "n_jobs", "random_state", "separator", "decimal", "quiet", "journal"])
+FileOptions = command_line_options(["separator", "decimal"])
+FIT_DEFAULTS, RUN_DEFAULTS, FILE_DEFAULTS = FitOptions(), RunOptions(), FileOptions()
 if TYPE_CHECKING:  # made at run time, which a type checker cannot follow
     FitFlags: TypeAlias = Any
     RunFlags: TypeAlias = Any
+    FileFlags: TypeAlias = Any
 else:
     FitFlags = Annotated[FitOptions, Parameter(name="*")]
     RunFlags = Annotated[RunOptions, Parameter(name="*")]
+    FileFlags = Annotated[FileOptions, Parameter(name="*")]
 
 
 def options_of(given: Any) -> Options:
@@ -82,7 +86,19 @@ def options_of(given: Any) -> Options:
                     f"--type {column}{sign}{kind} is no assignment. Write --type COLUMN=KIND, as in --type zip=categorical."
                 )
         values["types"] = {column: kind for column, _, kind in pairs}
+    if values.get("separator") in ("tab", r"\t"):  # which a shell does not make a tab of
+        values["separator"] = "\t"
     return Options(**values)
+
+
+def rows_of(model: Any, data: str, given: Any) -> Any:
+    """The rows of a file as a frame, its text columns as the model had them."""
+    from autocross.estimator import text_columns
+    from autocross.table.dialect import Dialect
+    from autocross.table.frames import to_polars
+
+    options = options_of(given)
+    return to_polars(data, Dialect(text_columns(model), options.separator, options.decimal))
 
 
 @app.command
@@ -157,18 +173,20 @@ def evaluate(
     target: Annotated[str | None, Parameter(help="Column of the label; by default that of the fit.")] = None,
     weight: Weight = None,
     as_json: AsJson = False,
+    options: FileFlags = FILE_DEFAULTS,
 ) -> None:
     """AUC, log-loss and accuracy of a model on labelled rows."""
     import numpy as np
 
-    from autocross.estimator import label_values, take_target, text_columns, weight_values
+    from autocross.estimator import label_values, take_target, weight_values
     from autocross.models.metrics import accuracy, auc, log_loss
     from autocross.serving.scorer import load
+    from autocross.table.dialect import ANY
     from autocross.table.labels import match_labels
 
     scorer = load(model)
     about = scorer.model.about
-    frame, name = take_target(data, target or about.target, weight, text_columns(scorer.model))
+    frame, name = take_target(rows_of(scorer.model, data, options), target or about.target, weight, ANY)
     label = match_labels(label_values(frame, name), name, about.classes)
     counts = weight_values(frame, weight, len(label)).astype(np.float64)
     log_odds = scorer.log_odds(frame)
@@ -188,7 +206,7 @@ def evaluate(
 
 
 @app.command
-def predict(model: Path, data: str, /, *, output: OptionalOut = None) -> None:
+def predict(model: Path, data: str, /, *, output: OptionalOut = None, options: FileFlags = FILE_DEFAULTS) -> None:
     """The probability of the positive label for every row, and the more probable label."""
     import polars as pl
 
@@ -196,7 +214,7 @@ def predict(model: Path, data: str, /, *, output: OptionalOut = None) -> None:
 
     check_output(output, TABLE_ENDINGS)
     scorer = load(model)
-    probability = scorer.score(data)
+    probability = scorer.score(rows_of(scorer.model, data, options))
     negative, positive = scorer.model.about.classes
     labels = [positive if p > 0.5 else negative for p in probability.tolist()]
     deliver(pl.DataFrame({"probability": probability, "prediction": labels}), output)
@@ -210,18 +228,17 @@ def transform(
     *,
     output: OptionalOut = None,
     codes: Annotated[bool, Parameter(help="Integer codes instead of readable values.")] = False,
+    options: FileFlags = FILE_DEFAULTS,
 ) -> None:
     """Every row's fields and crosses as columns of readable values, or of integer codes."""
     import polars as pl
 
-    from autocross.estimator import text_columns
     from autocross.producer import bundle
     from autocross.table.coerce import typed
-    from autocross.table.frames import to_polars
 
     check_output(output, TABLE_ENDINGS)
     producer = (stored := bundle.read(model)).producer
-    coded = producer.codes(typed(to_polars(data, text_columns(stored)), producer.encoder.schema))
+    coded = producer.codes(typed(rows_of(stored, data, options), producer.encoder.schema))
     deliver(pl.DataFrame(producer.code_columns(coded) if codes else producer.readable(coded)), output)
 
 
@@ -243,13 +260,15 @@ def explain(
     *,
     row: Annotated[int, Parameter(help="Which row of the file, from 0.")] = 0,
     as_json: AsJson = False,
+    options: FileFlags = FILE_DEFAULTS,
 ) -> None:
     """Why one row scores as it does. DATA is a file, or one row as a JSON object."""
     from autocross.producer.words import printable
     from autocross.serving.scorer import load
 
     scorer = load(model)
-    explanation = scorer.explain_one(json_row(data) if data.lstrip().startswith("{") else file_row(scorer, data, row))
+    is_json = data.lstrip().startswith("{")
+    explanation = scorer.explain_one(json_row(data) if is_json else file_row(scorer.model, data, row, options))
     if as_json:
         print(json.dumps(asdict(explanation)))
         return
@@ -277,15 +296,16 @@ def json_row(text: str) -> dict[str, Any]:
     return found
 
 
-def file_row(scorer: Any, path: str, row: int) -> dict[str, Any]:
-    """A row of a file."""
-    from autocross.estimator import text_columns
-    from autocross.table.files import place_of, read
+def file_row(model: Any, data: str, row: int, given: Any) -> dict[str, Any]:
+    """A row of a file, which must have the columns that the model needs."""
+    from autocross.table.coerce import typed
 
-    frame = read(place_of(path), text_columns(scorer.model))
+    frame = rows_of(model, data, given)
     if not 0 <= row < frame.height:
-        raise TableError(f"Row {row} is not in {path!r}, which has rows 0 to {frame.height - 1}.")
-    return frame.row(row, named=True)
+        there = f"which has rows 0 to {frame.height - 1}" if frame.height else "which has no rows"
+        raise TableError(f"Row {row} is not in {data!r}, {there}. Give another row, or another file.")
+    typed(frame[row : row + 1], model.producer.encoder.schema)
+    return dict(frame.row(row, named=True))
 
 
 def check_output(path: Path | None, endings: tuple[str, ...] = ("",)) -> None:

@@ -33,6 +33,7 @@ from autocross.producer.model import Model
 from autocross.search.stopping import GRACE
 from autocross.serving.scorer import Explanation, Scorer
 from autocross.table.coerce import typed
+from autocross.table.dialect import Dialect
 from autocross.table.files import BATCH, bytes_in_memory, column_names, place_of, whole_files
 from autocross.table.frames import to_polars
 from autocross.table.inference import known
@@ -77,6 +78,8 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         n_jobs: int | None = None,
         random_state: int | None = None,
         memory_limit: float | None = None,
+        separator: str | None = None,
+        decimal: str | None = None,
         checkpoint: str | None = None,
         resume: str | None = None,
         private: bool = False,
@@ -105,6 +108,8 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.memory_limit = memory_limit
+        self.separator = separator
+        self.decimal = decimal
         self.checkpoint = checkpoint
         self.resume = resume
         self.private = private
@@ -150,6 +155,8 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
     def _rows(self, X: Any) -> Any:
         """Rows to score. Those without column names have the columns of fit, in its order."""
         check_is_fitted(self, "model_")
+        if isinstance(X, (str, Path)):
+            return to_polars(X, Dialect(text_columns(self.model_), self.separator, self.decimal))
         if has_names(X):
             return X
         frame = to_polars(X)
@@ -196,7 +203,7 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
         """
         rows = self._rows(X)
         producer = self.model_.producer
-        codes = producer.codes(typed(to_polars(rows, text_columns(self.model_)), producer.encoder.schema))
+        codes = producer.codes(typed(to_polars(rows), producer.encoder.schema))
         output = output or ("frame" if self._wants_frame() else "csr")
         if output == "csr":
             return one_hot(codes, [field.n_codes for field in producer.fields])
@@ -294,7 +301,7 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
             "The model has a deep part, whose embeddings and layers refit cannot learn anew. "
             "Fit a WideDeepClassifier to the new rows, or refit the model of an AutoCrossClassifier."
         )
-    frame, target = take_target(X, y, sample_weight, text_columns(model))
+    frame, target = take_target(X, y, sample_weight, Dialect(text_columns(model), options.separator, options.decimal))
     return Training(options, reporter, Interrupt()).refit(model, learnable(frame, y, sample_weight), target)
 
 
@@ -328,7 +335,7 @@ def text_columns(model: Model) -> list[str]:
 
 def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
     """The rows to learn from: in memory, or, where they would fill too much of it, in files."""
-    types = options.types or {}
+    dialect = Dialect(declared_text(options.types or {}), options.separator, options.decimal)
     check_parts(options, y, sample_weight)
     named = [name for name in (y, sample_weight) if name is not None]
     if isinstance(X, (str, Path)) and y is not None and all(isinstance(name, str) for name in named):
@@ -339,7 +346,7 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
         too_slow = options.time_limit is not None and n_bytes > READ_SHARE * (options.time_limit + GRACE) * BYTES_A_SECOND
         # Where the workers of a cluster read the rows, they need not fit into this machine.
         if options.engine == "ray" or too_large or too_slow:
-            names, pieces = column_names(path), whole_files(path)
+            names, pieces = column_names(path, dialect), whole_files(path, dialect)
             check_columns(names, y, sample_weight)
             share = share_in_time(options, sum(piece.n_rows for piece in pieces), len(names))
 
@@ -347,8 +354,8 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
                 return learnable(frame, y, sample_weight, first_row, share)
 
             height = min(BATCH, max(FEWEST_ROWS, CELLS_A_SECOND // len(names))) if too_slow else BATCH
-            return InFiles(path, declared_text(types), y, frozenset(named), split, pieces, share=share, height=height)
-    frame, target = take_target(X, y, sample_weight, declared_text(types))
+            return InFiles(path, dialect, y, frozenset(named), split, pieces, share=share, height=height)
+    frame, target = take_target(X, y, sample_weight, dialect)
     share = share_in_time(options, frame.height, frame.width)
     return InMemory(learnable(frame, y, sample_weight, share=share), target, share=share)
 
@@ -381,9 +388,9 @@ def declared_text(types: Mapping[str, str]) -> list[str]:
     return [name for name, kind in types.items() if kind.partition(":")[0] in ("categorical", "multivalue")]
 
 
-def take_target(X: Any, y: Any, sample_weight: Any, as_text: Sequence[str]) -> tuple[pl.DataFrame, str]:
+def take_target(X: Any, y: Any, sample_weight: Any, dialect: Dialect) -> tuple[pl.DataFrame, str]:
     """The frame, and the name of the target."""
-    frame = to_polars(X, as_text)
+    frame = to_polars(X, dialect)
     if frame.width == 0 or frame.height == 0:
         raise TableError(
             f"The table has {frame.height} rows and {frame.width} columns: 0 sample(s) or 0 feature(s) "

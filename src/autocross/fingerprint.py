@@ -25,9 +25,9 @@ from autocross.options import Options
 from autocross.producer import bundle
 from autocross.producer.model import Rule
 
-# Options that change where and how long a search runs, but not what it finds until then.
+# Options that change where and how long a search runs, or how rows are read, but not what it finds in the same rows until then.
 FREE = {"engine", "address", "n_jobs", "memory_limit", "time_limit", "max_crosses"}
-FREE |= {"checkpoint", "resume", "private", "quiet", "journal"}
+FREE |= {"separator", "decimal", "checkpoint", "resume", "private", "quiet", "journal"}
 SLICE = 1 << 15  # rows that are hashed at a time: what is worked on stays in the cache
 OF_ROWS = ("labels", "weights", "groups or periods", "folds")  # the first parts; the others are the codes
 

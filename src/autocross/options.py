@@ -17,6 +17,8 @@ PenaltyMode = Literal["field", "shared"]
 Evaluation = Literal["auto", "holdout", "kfold"]
 Halving = Literal["auto", "paper"]
 Split = Literal["auto", "random", "time", "group"]
+SEPARATORS = (",", ";", "\t", "|")
+DECIMALS = (".", ",")
 
 # Bounds that no sensible value comes near: beyond them a number is a slip of the keyboard, which would fail late and obscurely.
 MOST_JOBS = 1024  # threads or workers; an engine starts that many, on whatever machine it runs
@@ -28,10 +30,12 @@ LARGEST_SEED = 2**63 - 1  # PyTorch takes 64 bits, and numbers are added to the 
 MOST_HIDDEN = 99  # layers of a network, as many as a saved model may have
 
 
-def option(default: Any, help: str, *, at_least: float | None = None, at_most: float | None = None) -> Any:
-    """A field of `Options` with its sentence of help and, if it is a number, both its bounds."""
+def option(
+    default: Any, help: str, *, at_least: float | None = None, at_most: float | None = None, one_of: Sequence[str] = ()
+) -> Any:
+    """A field of `Options` with its sentence of help and, if it is a number, both its bounds, or else the signs it may be."""
     assert (at_least is None) == (at_most is None)
-    return field(default=default, metadata={"help": help, "at_least": at_least, "at_most": at_most})
+    return field(default=default, metadata={"help": help, "at_least": at_least, "at_most": at_most, "one_of": one_of})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +92,14 @@ class Options:
         "GiB that a fit may use; by default half of the machine's. Files that would fill a quarter of it are read part by part.",
         at_least=0.25,
         at_most=MOST_GIB,
+    )
+    separator: str | None = option(
+        None,
+        "What stands between two cells of a CSV file: a comma, a semicolon, a tab or a bar (|); by default found by rule.",
+        one_of=SEPARATORS,
+    )
+    decimal: str | None = option(
+        None, "The decimal point of a CSV file: a point or a comma; by default found by rule.", one_of=DECIMALS
     )
     checkpoint: str | None = option(None, "Folder in which every finished round of the search is kept, to resume from.")
     resume: str | None = option(None, "Folder of a checkpoint, from which an interrupted fit to the same rows goes on.")
@@ -152,6 +164,10 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
             raise OptionError(f"Option {name}={value!r} is unknown. Choose one of: {', '.join(kinds)}.")
     elif entry.metadata["at_least"] is not None:
         check_number(entry, float in kinds, value)
+    elif entry.metadata["one_of"]:
+        if value not in entry.metadata["one_of"]:
+            signs = ", ".join(map(repr, entry.metadata["one_of"]))
+            raise OptionError(f"Option {name}={value!r} is unknown. Choose one of: {signs}, or leave it out.")
     elif str in kinds:
         if not isinstance(value, (str, os.PathLike)):
             raise OptionError(f"Option {name}={value!r} is no text. Give a text, or leave it out.")

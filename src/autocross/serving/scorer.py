@@ -176,11 +176,12 @@ class Scorer:
     def log_odds(self, data: Any) -> NDArray[np.float64]:
         """The log-odds of every row of a frame or a file."""
         from autocross.table.coerce import typed
+        from autocross.table.dialect import Dialect
         from autocross.table.frames import to_polars
 
         schema = self.model.producer.encoder.schema
         as_text = [column.name for column in schema if column.stored == "text"]
-        return self.model.log_odds(typed(to_polars(data, as_text), schema))
+        return self.model.log_odds(typed(to_polars(data, Dialect(as_text)), schema))
 
     def score(self, data: Any) -> NDArray[np.float64]:
         """The probability of the positive label for every row of a frame or a file."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from autocross.errors import ColumnError, TableError
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
+from autocross.table.dialect import WITH_COMMA
 from autocross.table.digest import Numbered, pieces
 from autocross.table.inference import is_plain, known
 from autocross.table.places import Places
@@ -71,13 +72,10 @@ def numbers(series: pl.Series, rows: Rows | None = None) -> np.ndarray[Any, np.d
         parsed = text.cast(pl.Float64, strict=False)
         bad = parsed.is_null() & text.is_not_null()
         if bad.any():
-            raise refuse(
-                series,
-                bad,
-                rows,
-                "numerical",
-                f"Declare it categorical, types={{{series.name!r}: 'categorical'}}, or correct the value.",
-            )
+            has_comma = bool(text.filter(bad).str.contains(WITH_COMMA)[0])
+            way_out = "Give decimal=',' (--decimal) if a comma is the decimal point of the file, or d" if has_comma else "D"
+            way_out += f"eclare it categorical, types={{{series.name!r}: 'categorical'}}, or correct the value."
+            raise refuse(series, bad, rows, "numerical", way_out)
         series = parsed
     elif not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
         raise ColumnError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,8 +11,10 @@ from typing import Any
 import polars as pl
 
 from autocross.errors import FileError, TableError
+from autocross.table import dialect as dialects
 from autocross.table import parquet
 from autocross.table.atomic import replace_file
+from autocross.table.dialect import ANY, Dialect
 from autocross.table.remote import Remote
 from autocross.table.values import MISSING_TEXTS
 
@@ -30,16 +31,16 @@ def place_of(path: str | Path) -> Place:
     return Remote(path) if isinstance(path, str) and "://" in path else Path(path)
 
 
-def read(path: Place, as_text: Sequence[str] = ()) -> pl.DataFrame:
+def read(path: Place, dialect: Dialect = ANY) -> pl.DataFrame:
     """The rows of a CSV file, a Parquet file, or a folder of Parquet files."""
-    with understood(path):
+    with understood(path, dialect):
         if path.is_dir():
             return read_folder(path)
-        return scan(path).collect() if is_parquet(path) else read_csv(local(path), as_text)
+        return scan(path).collect() if is_parquet(path) else read_csv(local(path), dialect)
 
 
 @contextmanager
-def understood(path: Place) -> Iterator[None]:
+def understood(path: Place, dialect: Dialect = ANY) -> Iterator[None]:
     """A path that can be read, and readers' complaints in words that help."""
     try:
         if not path.exists():
@@ -53,7 +54,7 @@ def understood(path: Place) -> Iterator[None]:
     except pl.exceptions.NoDataError:
         raise TableError(f"File {str(path)!r} is empty. Give a file with a line of column names and one line a row.") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise FileError(f"Cannot read {str(path)!r}: {explain(error, path)}") from error
+        raise FileError(f"Cannot read {str(path)!r}: {explain(error, path, dialect)}") from error
 
 
 def is_parquet(path: Place) -> bool:
@@ -75,11 +76,11 @@ def bytes_of_file(file: Place) -> int:
     return local(file).stat().st_size * (CSV_PACKED if file.suffix.lower() in (".gz", ".zst") else CSV_PLAIN)
 
 
-def column_names(path: Place) -> list[str]:
+def column_names(path: Place, dialect: Dialect = ANY) -> list[str]:
     """The columns of a file, or of the first file of a folder."""
     file = files_of(path)[0]
-    with understood(file):
-        return head_of(file).collect_schema().names() if is_parquet(file) else header(local(file), separator_of(local(file)))
+    with understood(file, dialect):
+        return head_of(file, dialect).collect_schema().names()
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,14 @@ class Piece:
     n_rows: int
 
 
-def whole_files(path: Place) -> list[Piece]:
+def whole_files(path: Place, dialect: Dialect = ANY) -> list[Piece]:
     """All rows, file by file."""
-    return [Piece(file, 0, n_rows(file)) for file in files_of(path)]
+    return [Piece(file, 0, n_rows(file, dialect)) for file in files_of(path)]
 
 
-def n_rows(file: Place) -> int:
-    with understood(file):
-        return int(head_of(file).select(pl.len()).collect().item())
+def n_rows(file: Place, dialect: Dialect = ANY) -> int:
+    with understood(file, dialect):
+        return int(head_of(file, dialect).select(pl.len()).collect().item())
 
 
 def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
@@ -118,19 +119,19 @@ def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
     return [one for one in found if one]
 
 
-def scan(file: Place, as_text: Sequence[str] = (), first_row: int = 0, n_rows: int | None = None) -> pl.LazyFrame:
+def scan(file: Place, dialect: Dialect = ANY, first_row: int = 0, n_rows: int | None = None) -> pl.LazyFrame:
     """Rows of a file, by default all, to be read."""
     if not is_parquet(file):
-        return scan_csv(local(file), as_text).slice(first_row, n_rows)
+        return scan_csv(local(file), dialect).slice(first_row, n_rows)
     content = file.whole() if isinstance(file, Remote) else file
     parquet.check(str(file), content, first_row, n_rows)
     return pl.scan_parquet(content, glob=False).slice(first_row, n_rows)
 
 
-def head_of(file: Place, as_text: Sequence[str] = ()) -> pl.LazyFrame:
+def head_of(file: Place, dialect: Dialect = ANY) -> pl.LazyFrame:
     """A file as far as its columns and their length go: of a remote file only that is fetched."""
     if not is_parquet(file):
-        return scan_csv(local(file), as_text)
+        return scan_csv(local(file), dialect)
     content, n_bytes = (file.footer(), file.n_bytes) if isinstance(file, Remote) else (file, None)
     parquet.check_footer(str(file), content, n_bytes)
     return pl.scan_parquet(content, glob=False)
@@ -143,14 +144,14 @@ def local(file: Place) -> Path:
     return file
 
 
-def batches(path: Place, as_text: Sequence[str], pieces: Sequence[Piece], height: int = BATCH) -> Iterator[pl.DataFrame]:
+def batches(path: Place, dialect: Dialect, pieces: Sequence[Piece], height: int = BATCH) -> Iterator[pl.DataFrame]:
     """The rows of the pieces in frames of limited height, in their order; their files are of the path."""
     known = files_of(path)[0]
-    with understood(known):
-        first = head_of(known, as_text).collect_schema()
+    with understood(known, dialect):
+        first = head_of(known, dialect).collect_schema()
     for piece in pieces:
-        with understood(piece.file):
-            rows = scan(piece.file, as_text, piece.first_row, piece.n_rows)
+        with understood(piece.file, dialect):
+            rows = scan(piece.file, dialect, piece.first_row, piece.n_rows)
             check_same(piece.file, rows.collect_schema(), first)
             yield from rows.select(list(first)).collect_batches(chunk_size=height, maintain_order=True)
 
@@ -185,18 +186,25 @@ def check_same(file: Place, columns: Mapping[str, Any], first: Mapping[str, Any]
 # What went wrong.
 
 
-def explain(error: BaseException, path: Place) -> str:
+def explain(error: BaseException, path: Place, dialect: Dialect) -> str:
     """The first line of a reader's complaint, with the way out."""
     text = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
     if isinstance(error, OSError) and error.errno is not None:
         return f"{text}. Check the path and its permissions."
     if "utf-8" in text.lower() or "utf8" in text.lower():
         return f"{text}{first_undecodable(local(path))}. Convert the file, for example with: iconv -f LATIN1 -t UTF-8"
-    if "could not parse" in text:  # part by part: its head had numbers only
-        return f"{text}. Declare the column's kind, as in types={{'zip': 'categorical'}}, or raise memory_limit."
+    if not is_parquet(path) and ("could not parse" in text or "conversion from" in text):  # part by part: its head had numbers only
+        way_out = "Declare the column's kind, as in types={'zip': 'categorical'}, or raise memory_limit."
+        return f"{text}. {way_out} {how_it_was_read(path, dialect)}"
     if not path.name.lower().endswith((".csv", ".tsv")):
         return f"{text}. The file is damaged or incomplete; copy it again."
-    return f"{text}. Check that every line has as many cells as the first, and that cells holding a separator are quoted."
+    way_out = "Check that every line has as many cells as the first, and that cells holding a separator are quoted."
+    return f"{text}. {way_out} {how_it_was_read(path, dialect)}"
+
+
+def how_it_was_read(path: Place, dialect: Dialect) -> str:
+    """What was taken for the separator and the decimal point of a CSV file."""
+    return f"It was read with {dialects.found_out(local(path), dialect)}; if that is wrong, give these options."
 
 
 def first_undecodable(path: Path) -> str:
@@ -222,45 +230,36 @@ def read_folder(path: Place) -> pl.DataFrame:
     return pl.concat([frame.select(first.columns) for frame in parts.values()], how="vertical_relaxed")
 
 
-def read_csv(path: Path, as_text: Sequence[str]) -> pl.DataFrame:
+def read_csv(path: Path, dialect: Dialect) -> pl.DataFrame:
     """A CSV file; types are inferred from its head and, where that fails, from all of it."""
     try:
-        return scan_csv(path, as_text).collect()
-    except pl.exceptions.ComputeError as error:
+        return scan_csv(path, dialect).collect()
+    except (pl.exceptions.ComputeError, pl.exceptions.InvalidOperationError) as error:
         if "utf-8" in str(error).lower():
             raise
-        return scan_csv(path, as_text, None).collect()
+        return scan_csv(path, dialect, None).collect()
 
 
-def scan_csv(path: Path, as_text: Sequence[str], inferred_from: int | None = 10_000) -> pl.LazyFrame:
+def scan_csv(path: Path, given: Dialect, inferred_from: int | None = 10_000) -> pl.LazyFrame:
     """A CSV file to be read. Dates stay text: one rule for them holds in files, frames and single rows alike."""
-    separator = separator_of(path)
-    names = header(path, separator)
-    name, n_times = Counter(names).most_common(1)[0]
-    if n_times > 1:
-        raise TableError(f"Column name {name!r} occurs {n_times} times in {str(path)!r}. Rename the columns.")
-    return pl.scan_csv(
+    dialect = dialects.found_out(path, given)
+    assert dialect.separator is not None
+    names = dialects.header(path, dialect.separator)
+    kinds: dict[str, Any] = {name: pl.String for name in dialect.as_text if name in names}
+    commas: list[str] = []
+    if dialect.decimal == ",":
+        whole, commas = dialects.numbers_with_commas(path, dialect, inferred_from)
+        kinds |= dict.fromkeys(whole, pl.Int64)
+    rows = pl.scan_csv(
         path,
-        separator=separator,
+        separator=dialect.separator,
         null_values=sorted(MISSING_TEXTS),
-        schema_overrides={name: pl.String for name in as_text if name in names},
+        schema_overrides=kinds,
+        infer_schema=dialect.decimal == ".",
         infer_schema_length=inferred_from,
         glob=False,
     )
-
-
-def separator_of(path: Path) -> str:
-    """What stands between two cells."""
-    if ".tsv" in path.name.lower():
-        return "\t"
-    names = header(path, ",")
-    return ";" if len(names) == 1 and ";" in names[0] else ","  # as spreadsheets write it where the comma is the decimal point
-
-
-def header(path: Path, separator: str) -> list[str]:
-    """The column names of a CSV file as they stand there; polars would rename the second of two."""
-    head = pl.read_csv(path, separator=separator, has_header=False, n_rows=1, infer_schema=False, glob=False)
-    return [name or "" for name in head.row(0)]
+    return rows.with_columns([dialects.number_with_comma(name) for name in commas]) if commas else rows
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:

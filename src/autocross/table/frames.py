@@ -12,14 +12,15 @@ import numpy as np
 import polars as pl
 
 from autocross.errors import TableError
+from autocross.table.dialect import ANY, Dialect
 from autocross.table.files import place_of, read
 from autocross.table.values import text_of
 
 
-def to_polars(data: Any, as_text: Sequence[str] = ()) -> pl.DataFrame:
-    """The rows of a frame, a two-dimensional array or a path. ``as_text`` names columns a CSV must not parse."""
+def to_polars(data: Any, dialect: Dialect = ANY) -> pl.DataFrame:
+    """The rows of a frame, a two-dimensional array or a path, in case of a CSV file with what is known of it."""
     if isinstance(data, (str, Path)):
-        return read(place_of(data), as_text)
+        return read(place_of(data), dialect)
     if isinstance(data, pl.DataFrame):
         return data
     if isinstance(data, pl.LazyFrame):

@@ -51,9 +51,11 @@ def infer_all(columns: Sequence[Digest], types: Mapping[str, str], left_out: Map
 
 
 def known(names: Sequence[str]) -> str:
-    """A short list of the columns there are."""
+    """A short list of the columns there are. A single one may be the first line of a CSV file that was not cut into cells."""
     shown = ", ".join(repr(name) for name in names[:10])
-    return f"Its columns are {shown}{' and more' if len(names) > 10 else ''}."
+    uncut = len(names) == 1 and not names[0].isidentifier()
+    hint = " If that is a line of several cells, say what separates them by separator= (--separator)." if uncut else ""
+    return f"Its columns are {shown}{' and more' if len(names) > 10 else ''}.{hint}"
 
 
 def is_plain(kind: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from autocross.table.dialect import Dialect
 from autocross.table.files import BATCH, Piece, Place, batches, column_names, spread
 
 
@@ -85,7 +86,7 @@ class InFiles:
     """Files too large for memory. ``split`` takes target and weights out of a frame whose first row has the number given."""
 
     path: Place
-    as_text: Sequence[str]
+    dialect: Dialect
     target: str
     besides: frozenset[str]
     split: Callable[[pl.DataFrame, int], Part]
@@ -97,7 +98,7 @@ class InFiles:
 
     @property
     def names(self) -> list[str]:
-        return [name for name in column_names(self.path) if name not in self.besides]
+        return [name for name in column_names(self.path, self.dialect) if name not in self.besides]
 
     @property
     def n_rows(self) -> int:
@@ -105,7 +106,7 @@ class InFiles:
 
     def parts(self) -> Iterator[Part]:
         first_row = self.first_row
-        for frame in batches(self.path, self.as_text, self.pieces, self.height):
+        for frame in batches(self.path, self.dialect, self.pieces, self.height):
             yield self.split(frame, first_row)
             first_row += frame.height
 

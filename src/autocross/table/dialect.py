@@ -1,0 +1,183 @@
+"""How a CSV file writes its cells: what stands between two of them, and whether a point or a comma is the decimal point.
+
+Both are what the user says, else decided by rule from the head of the file:
+
+1. The separator is the one of comma, semicolon, tab and bar that cuts the first line into several cells and all lines of the head
+   into as many. Where two do, the user must say which; where none does, the first that cuts the first line. In a file named .tsv
+   it is the tab.
+2. The decimal point is a comma where the separator is not one and a column has numbers such as 1,5 and nothing else. A column in
+   which every cell is a number, but some in another notation (1.5, or 1.234,5), is then an error: what it means, nobody knows.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from autocross.errors import TableError
+from autocross.options import SEPARATORS
+from autocross.table.values import MISSING_TEXTS
+
+NAMES = dict(zip(SEPARATORS, ("comma", "semicolon", "tab", "bar"), strict=True))
+HEAD = 100  # lines that tell the separator
+UNUSED = "\x1f"  # between no two cells, so that a line is read as it stands
+WORDS = "[+-]?(?i:inf|infinity|nan)"
+WHOLE = r"^[+-]?[0-9]{1,18}$"  # as 64 bits hold it
+NUMBER = {mark: rf"^([+-]?([0-9]+{mark}?[0-9]*|{mark}[0-9]+)([eE][+-]?[0-9]+)?|{WORDS})$" for mark in (",", r"\.")}
+WITH_COMMA, WITH_POINT = NUMBER[","], NUMBER[r"\."]
+WITH_GROUPS = r"^[+-]?[0-9]{1,3}((\.[0-9]{3})+(,[0-9]*)?|(,[0-9]{3})+(\.[0-9]*)?)$"  # of thousands
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What is known of a CSV file before it is read. ``as_text`` names columns that must stay text; None is to be found out."""
+
+    as_text: Sequence[str] = ()
+    separator: str | None = None
+    decimal: str | None = None
+
+    def __str__(self) -> str:
+        return f"separator={self.separator!r} and decimal={self.decimal!r}"
+
+
+ANY = Dialect()
+
+
+def found_out(path: Path, given: Dialect) -> Dialect:
+    """The dialect of a file as far as it is not given."""
+    separator = given.separator or ("\t" if ".tsv" in path.name.lower() else separator_of(path))
+    known = replace(given, separator=separator)
+    if given.decimal is not None:
+        return known
+    return replace(known, decimal="," if separator != "," and has_decimal_commas(path, known) else ".")
+
+
+# The separator.
+
+
+def first_lines(path: Path) -> list[str]:
+    """The lines of the head that are not empty."""
+    check_encoding(path)
+    lines = pl.read_csv(
+        path,
+        separator=UNUSED,
+        quote_char=None,
+        has_header=False,
+        n_rows=HEAD,
+        infer_schema=False,
+        truncate_ragged_lines=True,
+        glob=False,
+    )
+    found = [line for line in lines.to_series().to_list() if line]
+    if not found:
+        raise pl.exceptions.NoDataError("no line")
+    if "\0" in found[0]:
+        raise TableError(
+            f"File {str(path)!r} is not UTF-8: its first line holds zero bytes, as text in UTF-16 or UTF-32 does. "
+            "Convert it, for example with: iconv -f UTF-16LE -t UTF-8"
+        )
+    return found
+
+
+def check_encoding(path: Path) -> None:
+    """Refuse text in another encoding that says which it is."""
+    with path.open("rb") as stream:
+        mark = stream.read(4)
+    for name, marks in (("UTF-32", (b"\xff\xfe\0\0", b"\0\0\xfe\xff")), ("UTF-16", (b"\xff\xfe", b"\xfe\xff"))):
+        if mark.startswith(marks):
+            raise TableError(f"File {str(path)!r} is text in {name}. Convert it, for example with: iconv -f {name} -t UTF-8")
+
+
+def cells(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """The lines cut into cells; a cell in quotes may go over several."""
+    try:
+        return [record for record in csv.reader([line + "\n" for line in lines], delimiter=separator) if record]
+    except csv.Error:
+        return [[]]
+
+
+def separator_of(path: Path) -> str:
+    """What stands between two cells, by rule."""
+    lines = first_lines(path)
+    fits, cuts = {}, []
+    for separator in SEPARATORS:
+        records = cells(lines, separator)
+        whole = records[:-1] if len(lines) == HEAD and len(records) > 1 else records  # the last may go on
+        n_cells = len(whole[0])
+        if n_cells > 1:
+            cuts.append(separator)
+            if all(len(record) == n_cells for record in whole):
+                fits[separator] = n_cells
+    if len(fits) > 1:
+        ways = " or ".join(f"a {NAMES[separator]} ({n_cells} columns)" for separator, n_cells in fits.items())
+        raise TableError(
+            f"The cells of {str(path)!r} may be separated by {ways}. Say which, as in separator={next(iter(fits))!r} "
+            f"(--separator on the command line)."
+        )
+    return next(iter([*fits, *cuts, ","]))
+
+
+def header(path: Path, separator: str) -> list[str]:
+    """The column names as they stand there; polars would rename the second of two."""
+    names = cells(first_lines(path), separator)[0]
+    if names:
+        name, n_times = Counter(names).most_common(1)[0]
+        if n_times > 1:
+            raise TableError(f"Column name {name!r} occurs {n_times} times in {str(path)!r}. Rename the columns.")
+    return names
+
+
+# The decimal point.
+
+
+def texts_of(path: Path, dialect: Dialect, n_rows: int | None) -> pl.DataFrame:
+    """The first rows as texts, without the columns that stay texts anyway."""
+    assert dialect.separator is not None
+    rows = pl.scan_csv(path, separator=dialect.separator, null_values=sorted(MISSING_TEXTS), infer_schema=False, glob=False)
+    if n_rows is not None:
+        rows = rows.head(n_rows)
+    return rows.select(pl.exclude(list(dialect.as_text))).collect()
+
+
+def has_decimal_commas(path: Path, dialect: Dialect, n_rows: int = 10_000) -> bool:
+    """Whether a column has nothing but numbers, some of them with a comma."""
+    try:
+        columns = texts_of(path, dialect, n_rows).get_columns()
+    except pl.exceptions.PolarsError:  # which will be explained when the rows themselves are read
+        return False
+    return any(
+        bool(column.str.contains(",", literal=True).any()) and bool(column.str.contains(WITH_COMMA).all()) for column in columns
+    )
+
+
+def numbers_with_commas(path: Path, dialect: Dialect, n_rows: int | None) -> tuple[list[str], list[str]]:
+    """The columns of whole numbers, and those of other numbers with decimal commas, as far as the first rows tell.
+
+    A column with nothing in these rows is taken for one of numbers: if it is not, that will be an error, and no wrong number.
+    """
+    whole: list[str] = []
+    other: list[str] = []
+    for column in texts_of(path, dialect, n_rows).iter_columns():
+        present = column.drop_nulls()
+        with_comma = present.str.contains(WITH_COMMA)
+        if with_comma.all():
+            (whole if len(present) and present.str.contains(WHOLE).all() else other).append(column.name)
+        elif (with_comma | present.str.contains(WITH_POINT) | present.str.contains(WITH_GROUPS)).all():
+            raise TableError(
+                f"Column {column.name!r} of {str(path)!r} holds {present.filter(~with_comma)[0]!r}, in a file with decimal commas: "
+                "it is not clear which number that is. Give decimal='.' (--decimal on the command line) if no comma is a decimal "
+                f"point, declare the column's kind, as in types={{{column.name!r}: 'categorical'}}, or write its numbers alike."
+            )
+    return whole, other
+
+
+def number_with_comma(name: str) -> pl.Expr:
+    """A column of texts as numbers. What is no number with a decimal comma is put into quotes, so that it is none for polars."""
+    text = pl.col(name)
+    with_point = text.str.replace(",", ".", literal=True)
+    return pl.when(text.str.contains(WITH_COMMA)).then(with_point).otherwise(pl.format("'{}'", text)).cast(pl.Float64)

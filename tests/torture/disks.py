@@ -78,7 +78,7 @@ def little_room(place: Path, kib: int) -> Iterator[dict[str, Any]]:
 def attack(seed: int, folder: Path) -> None:
     rng = np.random.default_rng(seed)
     place = PLACES[seed % len(PLACES)]
-    kib = int(rng.choice([4, 8, 12, 16, 24, 40, 80, 160, 320]))
+    kib = int(rng.choice([4, 8, 12, 16, 24] if place in ("journal", "checkpoint", "model", "refit") else [4, 16, 40, 80, 160, 320]))
     parts = int(rng.choice([0, 700])) if place != "temporary" else 700
     (folder / "case.txt").write_text(f"{place}, {kib} KiB, parts {parts}, mounts {can_mount()}")
     with little_room(folder / "full", kib) as how:

@@ -56,7 +56,7 @@ def attack(seed: int, folder: Path) -> None:
 
 
 def with_flipped_bits(content: bytes, rng: Rng) -> bytes:
-    """A few bits flipped, often in the footer, which says how to read the rest. Nothing moves: readers go far before they notice."""
+    """A few bits flipped, often in the footer, which says how to read the rest. Nothing moves: readers get far before they stop."""
     found, footer = bytearray(content), int.from_bytes(content[-8:-4], "little") + 8
     first = len(found) - footer if rng.random() < 0.5 else 0
     for at in rng.integers(first, len(found), int(rng.integers(1, 7))).tolist():

@@ -28,6 +28,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections import Counter
@@ -35,6 +36,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -98,7 +100,7 @@ def serve(name: str) -> None:
         seed, folder = json.loads(line)
         try:
             answer = {"cases": attack(seed, Path(folder)) or 1}
-        except Exception:
+        except BaseException:  # a panic of polars is no Exception
             answer = {"fault": traceback.format_exc()}
         print(json.dumps(answer), file=answers, flush=True)
 
@@ -110,14 +112,15 @@ class Child:
         self.name = name
         self.process: subprocess.Popen[str] | None = None
         self.log = KEPT / f"{name}.log"
+        self.work = ""  # its temporary folder
 
     def start(self) -> subprocess.Popen[str]:
         KEPT.mkdir(exist_ok=True)
+        self.work = tempfile.mkdtemp(prefix="torture-")
         command = [sys.executable, str(HERE / "run.py"), self.name, "--serve"]
+        how: dict[str, Any] = {"text": True, "start_new_session": True, "env": {**os.environ, "TMPDIR": self.work}}
         with self.log.open("w") as log:
-            return subprocess.Popen(
-                command, text=True, start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
-            )
+            return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, **how)
 
     def run(self, seed: int) -> int | str:
         """How many cases the seed stood for, or what went wrong."""
@@ -162,6 +165,7 @@ class Child:
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
         self.process = None
+        shutil.rmtree(self.work, ignore_errors=True)
 
 
 def tail(path: Path, n_lines: int = 40) -> str:

@@ -63,16 +63,17 @@ def small_mount(place: Path, kib: int) -> Iterator[bool]:
 
 
 @contextmanager
-def little_room(place: Path, kib: int) -> Iterator[dict[str, Any]]:
-    """A folder in which only so many KiB can be written; how a process must be started for it."""
+def little_room(place: Path, kib: int, alone: bool) -> Iterator[dict[str, Any]]:
+    """A folder with room for so many KiB; how a process must be started for it. ``alone``: it writes nothing elsewhere."""
     if can_mount():
         with small_mount(place, kib) as mounted:
             require(mounted, "the mount is gone")
             yield {}
     else:
+        # The limit is on every file of the process: what is written elsewhere must fit.
         place.mkdir(exist_ok=True)
-        limit = (kib * 1024, resource.RLIM_INFINITY)
-        yield {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit)}
+        most = max(kib * 1024, 0 if alone else 2 * reference()[1].stat().st_size)
+        yield {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))}
 
 
 def attack(seed: int, folder: Path) -> None:
@@ -81,7 +82,8 @@ def attack(seed: int, folder: Path) -> None:
     kib = int(rng.choice([4, 8, 12, 16, 24] if place in ("journal", "checkpoint", "model", "refit") else [4, 16, 40, 80, 160, 320]))
     parts = int(rng.choice([0, 700])) if place != "temporary" else 700
     (folder / "case.txt").write_text(f"{place}, {kib} KiB, parts {parts}, mounts {can_mount()}")
-    with little_room(folder / "full", kib) as how:
+    alone = place not in ("journal", "checkpoint", "temporary")
+    with little_room(folder / "full", kib, alone) as how:
         ATTACKS[place](folder, folder / "full", parts, how, rng)
 
 

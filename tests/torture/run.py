@@ -142,12 +142,12 @@ class Child:
         timeout = PARTS[self.name].timeout
         if not select.select([process.stdout], [], [], timeout)[0]:
             self.end(signal.SIGABRT)  # faulthandler then says where it hung
-            return f"Hang: no answer within {timeout:.0f} s\n{tail(self.log)}"
+            return f"Hang: no answer within {timeout:.0f} s\n{excerpt(self.log)}"
         line = process.stdout.readline()
         if not line:
             code = process.wait()
             self.end()
-            return f"Death: the process ended with code {code} in the middle of a case\n{tail(self.log)}"
+            return f"Death: the process ended with code {code} in the middle of a case\n{excerpt(self.log)}"
         answer = json.loads(line)
         return answer.get("fault") or int(answer["cases"])
 
@@ -168,8 +168,10 @@ class Child:
         shutil.rmtree(self.work, ignore_errors=True)
 
 
-def tail(path: Path, n_lines: int = 40) -> str:
-    return "\n".join(path.read_text(errors="replace").splitlines()[-n_lines:])
+def excerpt(path: Path) -> str:
+    """The first and the last lines of what a child wrote: its last words come first in a dump of all threads."""
+    lines = path.read_text(errors="replace").splitlines()
+    return "\n".join(lines if len(lines) <= 50 else [*lines[:10], "...", *lines[-40:]])
 
 
 def repeat(name: str, seed: int) -> str:

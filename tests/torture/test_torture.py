@@ -17,7 +17,7 @@ QUICK = [name for name, part in run.PARTS.items() if part.quick and part.can_run
 @pytest.mark.torture
 @pytest.mark.parametrize("name", QUICK)
 def test_a_few_cases(name: str) -> None:
-    count = run.some(name, [*range(run.PARTS[name].quick), *run.known_seeds(name)])
+    count = run.some(name, dict.fromkeys([*range(run.PARTS[name].quick), *run.known_seeds(name)]))
     assert count.cases >= run.PARTS[name].quick
     assert not count.faults, "\n\n".join(f"{run.repeat(name, seed)}\n{fault}" for seed, fault in count.faults)
 
@@ -82,6 +82,12 @@ def test_the_table_goes_into_the_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "| tables |" in text and "| 1,234 | 0 | 61 |" in text and "first seed 7" in text
     run.write_docs({}, first=8)
     assert page.read_text().count(run.MARKS[0]) == 1
+
+
+def test_the_page_tells_of_every_part() -> None:
+    text = run.PAGE.read_text()
+    assert all(text.count(mark) == 1 for mark in run.MARKS)
+    assert [name for name in run.PARTS if f"{name} |" not in text and f"{name}, " not in text] == []
 
 
 def test_the_command_says_what_it_found(toy: str) -> None:

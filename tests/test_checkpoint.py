@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from safetensors import safe_open
 
 from autocross import AutoCrossClassifier, checkpoint
 from autocross.errors import FileError, FileWarning, OptionError
@@ -23,7 +25,7 @@ from autocross.estimator import source_of
 from autocross.events import CandidatesRanked, Event, Reporter
 from autocross.interrupts import Interrupt
 from autocross.options import Options
-from autocross.producer import bundle
+from autocross.producer import bundle, store
 from autocross.producer.model import Model
 from autocross.training import Training
 from conftest import SmallDisk, as_nobody
@@ -92,10 +94,11 @@ def test_a_fit_resumes_from_any_round(
     monkeypatch.setattr(checkpoint, "save", save)
     resumed = AutoCrossClassifier(quiet=True, resume=str(tmp_path), engine="serial", **options).fit(crossed, "label").model_
     same(resumed, whole)
-    seconds = [entry["seconds"] for entry in resumed.about.history]
-    assert seconds == sorted(seconds)
     again = AutoCrossClassifier(quiet=True, resume=str(tmp_path), **options).fit(crossed, "label").model_  # from the last round
     same(again, whole)
+    for model in (resumed, again):
+        seconds = [entry["seconds"] for entry in model.about.history]
+        assert seconds == sorted(seconds)
 
 
 def test_a_killed_command_resumes(crossed: Path, tmp_path: Path) -> None:
@@ -133,6 +136,13 @@ def test_a_killed_command_resumes(crossed: Path, tmp_path: Path) -> None:
     assert (tmp_path / "b.acx").read_bytes() == (tmp_path / "c.acx").read_bytes()
 
 
+def parts(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """The facts of a checkpoint and its arrays."""
+    with safe_open(str(path), framework="numpy") as stored:
+        facts = json.loads(stored.metadata()[checkpoint.KEY])["facts"]
+        return facts, {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+
+
 @pytest.fixture(scope="module")
 def left(crossed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("left")
@@ -140,47 +150,68 @@ def left(crossed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_other_options_are_refused(crossed: Path, left: Path) -> None:
+EVERY_KIND: dict[str, dict[str, Any]] = {
+    "shared": {"penalty": "shared"},
+    "paper": {"halving": "paper"},
+    "paper, shared, accuracy": {"halving": "paper", "penalty": "shared", "metric": "accuracy"},
+    "log-loss": {"metric": "log_loss"},
+    "every value": {"min_count": 1},
+    "rare values": {"min_count": 40},
+    "groups": {"groups": "client"},
+    "time": {"time": "since"},
+    "holdout by time": {"time": "since", "evaluation": "holdout"},
+    "pairs only": {"max_order": 2, "beam_width": 3},
+}
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-4, 10.0])
+@pytest.mark.parametrize("name", EVERY_KIND)
+def test_no_real_checkpoint_is_refused(name: str, scale: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the search does, what it keeps passes all checks, and the model is the same."""
+    if scale == 1.0:
+        monkeypatch.setattr("autocross.training.TUNING_ROWS", 500)  # penalties are chosen on a sample
+    rng = np.random.default_rng(2)
+    n, jobs = 900, ["cook", "nurse", "clerk"]
+    job, town, age = rng.choice(jobs, n), rng.choice(jobs, n), rng.normal(40, 12, n).round(0)
+    since = [datetime(2024, 1, 1) + timedelta(days=int(day)) for day in rng.integers(0, 300, n)]
+    log_odds = np.where(job == town, 1.5, -1.5) + np.where((age > 40) == (job == "cook"), 1.0, -1.0)
+    tags = [rng.choice(["a", "b", "c"], rng.integers(0, 3), replace=False).tolist() for _ in range(n)]
+    frame = pl.DataFrame({"job": job, "town": town, "age": age, "since": since, "tags": tags, "client": rng.integers(0, 60, n)})
+    frame = frame.with_columns(weight=scale * (0.5 + rng.random(n)), label=rng.random(n) < 1 / (1 + np.exp(-log_odds)))
+    given = {"quiet": True, "max_crosses": 3, "exclude": ["client"], **EVERY_KIND[name]}
+    whole = AutoCrossClassifier(checkpoint=str(tmp_path), **given).fit(frame, "label", "weight").model_
+    same(AutoCrossClassifier(resume=str(tmp_path), **given).fit(frame, "label", "weight").model_, whole)
+
+
+# Noticed before the rows are read: they are not there either.
+
+
+def test_other_options_are_refused(left: Path) -> None:
     with pytest.raises(OptionError, match="Option metric='log_loss' differs from the 'auc' of the checkpoint"):
-        AutoCrossClassifier(quiet=True, resume=str(left), metric="log_loss").fit(crossed, "label")
+        AutoCrossClassifier(quiet=True, resume=str(left), metric="log_loss").fit("no such rows.parquet", "label")
 
 
-def test_other_rows_are_refused(crossed: Path, left: Path) -> None:
-    with pytest.raises(FileError, match="is of other rows than these"):
-        AutoCrossClassifier(quiet=True, resume=str(left)).fit(pl.read_parquet(crossed).reverse(), "label")
-
-
-def test_a_folder_without_a_checkpoint_is_refused(crossed: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="There is no checkpoint in"):
-        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit(crossed, "label")
+        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit("no such rows.parquet", "label")
 
 
-def test_a_damaged_checkpoint_is_refused(crossed: Path, left: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_refused(left: Path, tmp_path: Path) -> None:
     data = (left / checkpoint.FILE).read_bytes()
     (tmp_path / checkpoint.FILE).write_bytes(data[: len(data) // 2])
-    with pytest.raises(FileError, match="It is damaged"):
-        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit(crossed, "label")
+    with pytest.raises(FileError, match=r"Cannot read the checkpoint .*its content is damaged .*Or fit anew, without resume"):
+        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit("no such rows.parquet", "label")
 
 
-def test_a_later_format_is_refused(crossed: Path, left: Path, tmp_path: Path) -> None:
-    with np.load(left / checkpoint.FILE) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    facts = json.loads(arrays["facts"].tobytes()) | {"format": 99}
-    np.savez(tmp_path / checkpoint.FILE, **arrays | {"facts": np.frombuffer(json.dumps(facts).encode(), np.uint8)})
+def test_a_later_format_is_refused(left: Path, tmp_path: Path) -> None:
+    facts, arrays = parts(left / checkpoint.FILE)
+    store.write(tmp_path / checkpoint.FILE, checkpoint.KEY, facts | {"format": 99}, arrays)
     with pytest.raises(FileError, match="has format 99"):
-        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit(crossed, "label")
-
-
-def test_a_place_that_cannot_be_written_is_told(crossed: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match="Cannot keep checkpoints in"):
-        AutoCrossClassifier(quiet=True, checkpoint=str(tmp_path / "file")).fit(crossed, "label")
+        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit("no such rows.parquet", "label")
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "resume"])
 def test_a_bad_folder_is_told_before_the_rows_are_read(name: str, left: Path, small_disk: SmallDisk, tmp_path: Path) -> None:
-    """Though they are not there either."""
-
     def refused(folder: Path | str, message: str) -> None:
         with pytest.raises(FileError, match=rf"Cannot keep checkpoints in .*: {message}\. Give another folder"):
             AutoCrossClassifier(quiet=True, **{"resume": str(left), name: str(folder)}).fit("no such rows.parquet", "label")
@@ -207,6 +238,9 @@ def test_a_bad_folder_is_told_before_the_rows_are_read(name: str, left: Path, sm
         refused(tmp_path / "folder", f"{checkpoint.FILE!r} in it is no file")
 
 
+# Folders that can no longer be written while the fit goes on.
+
+
 class Meddling:
     """An observer that does something to the disk when a round begins."""
 
@@ -225,8 +259,8 @@ def fit_while(rows: Path, folder: Path, meddling: Meddling) -> Model:
 
 def round_of(path: Path) -> int:
     """How many rounds were finished when the checkpoint was written."""
-    with np.load(path) as stored:
-        return int(json.loads(stored["facts"].tobytes())["beam"][0]["round"])
+    with store.opened(path, checkpoint.KEY) as stored:
+        return int(stored.facts["round"])
 
 
 @pytest.fixture

@@ -2,13 +2,18 @@
 
 Kept are weights, penalties and crosses, not rows: these are read again, and must be the same. Odds follow from weights, so a
 search that goes on finds what one without a break would have found, to the bit.
+
+What a file holds is checked before it is believed: each fact against the others and against the fit that is to go on.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, astuple, dataclass
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -16,36 +21,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross import fingerprint
 from autocross.blocks import INTERCEPT, Cross
-from autocross.crossing import CrossCoder
+from autocross.crossing import MOST_ENTRIES, CrossCoder
+from autocross.encoding.encoder import Encoder
 from autocross.engines import Engine
-from autocross.errors import FileError, OptionError
-from autocross.features import Field
-from autocross.models.logistic import Penalty, Regression, Term
+from autocross.errors import BundleError, FileError, OptionError
+from autocross.features import CAP, FIRST, RARE, Field, hash_bits
+from autocross.kernels.logistic import FARTHEST
+from autocross.models.logistic import UNPENALISED, Penalty, Regression, Term
 from autocross.options import Options
+from autocross.producer import bundle, store
+from autocross.producer.bundle import require
 from autocross.producer.model import Rule
+from autocross.producer.store import Stored
 from autocross.search.loop import Accepted, State
-from autocross.table.atomic import replace_file
 
-FILE = "search.npz"
+FILE = "search.safetensors"
+KEY = "autocross checkpoint"
 FORMAT = 2
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
+class Setting:
+    """What a search begins with. ``encoder`` has all fields, of which the search keeps some."""
+
+    options: Options
+    engine: Engine
+    encoder: Encoder
+    n_rows: int
+    total_weight: float
+    n_models: int
+    min_count: int
+
+
+@dataclass(frozen=True)
 class Checkpoint:
-    """All that a search needs to go on: the fields it was left with, the sets it follows, and what it knows of candidates."""
+    """All that a search needs to go on: the fields it was left with, the sets it follows, and what it knows of candidates.
+
+    ``rules`` are those that were applied since the rows were read, ``score`` is that of the set without crosses, which was found
+    after ``scored_after`` seconds of the ``seconds`` in all.
+    """
 
     kept: list[int]
     beam: list[State]
     last: dict[Cross, float]
     in_vain: set[Cross]
     rules: list[Rule]
-    history: list[dict[str, Any]]
+    score: float
+    scored_after: float
     seconds: float
 
 
-# Writing.
+# Folders.
 
 
 def prepare(options: Options) -> None:
@@ -60,7 +89,8 @@ def prepare(options: Options) -> None:
         if (folder / FILE).is_dir():
             raise unusable(folder, f"{FILE!r} in it is no file")
     if options.resume is not None:
-        find(Path(options.resume))
+        with opened(Path(options.resume)) as (path, stored):
+            check_options(path, stored.facts["same"]["options"], fingerprint.of_options(options))
 
 
 def folder_of(options: Options) -> Path | None:
@@ -81,106 +111,235 @@ def unusable(folder: Path, why: object) -> FileError:
     return FileError(f"Cannot keep checkpoints in {str(folder)!r}: {why}. Give another folder.")
 
 
+# Writing.
+
+
 def save(folder: Path, found: Checkpoint, same: Mapping[str, Any]) -> None:
     """Keep the search as it is now; the old file stays until the new one is complete."""
     arrays: Arrays = {}
+    coders = {one.coder.fields: one.coder for state in found.beam for one in state.accepted}
+    number = {cross: at for at, cross in enumerate(coders)}
     facts = {
         "format": FORMAT,
         "same": same,
         "kept": found.kept,
-        "beam": [state_facts(state, f"{at}", arrays) for at, state in enumerate(found.beam)],
-        "last": [[list(cross), gain] for cross, gain in found.last.items()],
-        "in_vain": [list(cross) for cross in found.in_vain],
+        "round": found.beam[0].round,
+        "crosses": [bundle.pack_cross(at, coder, arrays) for at, coder in enumerate(coders.values())],
+        "beam": [pack_state(at, state, number, arrays) for at, state in enumerate(found.beam)],
+        "last": [[list(cross), gain] for cross, gain in sorted(found.last.items())],
+        "in_vain": [list(cross) for cross in sorted(found.in_vain)],
         "rules": [asdict(rule) for rule in found.rules],
-        "history": found.history,
+        "score": found.score,
+        "scored_after": found.scored_after,
         "seconds": found.seconds,
     }
-    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     make_folder(folder)
-    replace_file(folder / FILE, lambda stream: np.savez(stream, **arrays))  # type: ignore[arg-type]
+    store.write(folder / FILE, KEY, facts, arrays)
 
 
-def state_facts(state: State, at: str, arrays: Arrays) -> dict[str, Any]:
-    """A set of the beam; its arrays are put among the others."""
-    terms = []
-    for number, (cross, term) in enumerate(state.regression.terms.items()):
-        arrays[f"{at}.weight.{number}"], arrays[f"{at}.tied.{number}"] = term.weight, term.tied
-        terms.append([list(cross), asdict(term.penalty)])
-    accepted = []
-    for number, one in enumerate(state.accepted):
-        coder = one.coder
-        arrays[f"{at}.values.{number}"] = coder.values
-        numbers = [one.gain, one.error, one.seconds, one.score, one.n_collisions]
-        accepted.append([list(coder.fields), list(coder.sizes), coder.n_buckets, coder.width, asdict(one.penalty), numbers])
-    regression = state.regression
-    facts = {"round": state.round, "score": state.score, "loss": state.loss, "terms": terms, "accepted": accepted}
-    return {**facts, "n_models": regression.n_models, "min_count": regression.min_count}
+def pack_state(at: int, state: State, number: Mapping[Cross, int], arrays: Arrays) -> dict[str, Any]:
+    """A set of the beam. Its terms are the intercept, the fields that were kept, and its crosses, in this order."""
+    for place, term in enumerate(state.regression.terms.values()):
+        arrays[f"weight.{at}.{place}"], arrays[f"tied.{at}.{place}"] = term.weight, term.tied.view(np.uint8)
+    return {
+        "loss": state.loss if state.round else None,
+        "penalties": [astuple(term.penalty) for term in state.regression.terms.values()],
+        "accepted": [
+            {
+                "cross": number[one.coder.fields],
+                "penalty": astuple(one.penalty),
+                "gain": one.gain,
+                "error": one.error,
+                "seconds": one.seconds,
+                "score": one.score,
+                "n_collisions": one.n_collisions,
+            }
+            for one in state.accepted
+        ],
+    }
 
 
 # Reading.
 
 
-def find(folder: Path) -> Path:
-    """The file of the checkpoint in a folder."""
+@contextmanager
+def opened(folder: Path) -> Iterator[tuple[Path, Stored]]:
+    """The checkpoint of a folder, of this format. What is wrong with it, found here or by the caller, is a FileError."""
     path = folder / FILE
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise FileError(f"There is no checkpoint in {str(folder)!r}. Give the folder that checkpoint= named, or leave resume out.")
-    return path
-
-
-def load(folder: Path, same: Mapping[str, Any], engine: Engine, all_fields: Sequence[Field], total_weight: float) -> Checkpoint:
-    """A search as it was left. The rows that the engine has, and the options, must be those it was left with."""
-    path = find(folder)
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
-        facts = json.loads(arrays["facts"].tobytes())
-    except Exception as error:
-        raise FileError(f"Cannot read the checkpoint {str(path)!r}: {error}. It is damaged; fit anew without resume.") from error
-    if facts["format"] != FORMAT:
-        raise FileError(f"The checkpoint {str(path)!r} has format {facts['format']}, and this version reads {FORMAT}. Fit anew.")
-    check_same(path, facts["same"], same)
-    known = [all_fields[at] for at in facts["kept"]]
-    return Checkpoint(
-        facts["kept"],
-        [state_of(one, f"{at}", arrays, engine, known, total_weight) for at, one in enumerate(facts["beam"])],
-        {tuple(cross): gain for cross, gain in facts["last"]},
-        {tuple(cross) for cross in facts["in_vain"]},
-        [Rule(**rule) for rule in facts["rules"]],
-        facts["history"],
-        facts["seconds"],
-    )
+        with store.opened(path, KEY) as stored:
+            written = stored.facts["format"]
+            require(isinstance(written, int), "it has no format number")
+            if written != FORMAT:
+                raise FileError(f"The checkpoint {str(path)!r} has format {written}, and this version reads {FORMAT}. Fit anew.")
+            yield path, stored
+    except BundleError as error:
+        raise FileError(f"Cannot read the checkpoint {str(path)!r}: {error} Or fit anew, without resume.") from error
 
 
-def check_same(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Refuse to go on with something else."""
-    for name, value in now["options"].items():
-        if then["options"].get(name) != value:
+def load(folder: Path, same: Mapping[str, Any], setting: Setting) -> Checkpoint:
+    """A search as it was left. The rows that the engine has, and the options, must be those it was left with."""
+    with opened(folder) as (path, stored):
+        then = stored.facts["same"]
+        check_options(path, then["options"], same["options"])
+        check_rows(path, then["rows"], same["rows"])
+        return Unpacking(stored, setting).checkpoint()
+
+
+def check_options(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on under other options."""
+    for name, value in now.items():
+        if then.get(name) != value:
             raise OptionError(
-                f"Option {name}={value!r} differs from the {then['options'].get(name)!r} of the checkpoint {str(path)!r}. "
+                f"Option {name}={value!r} differs from the {then.get(name)!r} of the checkpoint {str(path)!r}. "
                 "Resume with the options of the fit that was interrupted."
             )
-    for what in {**now["rows"], **then["rows"]}:
-        if then["rows"].get(what) != now["rows"].get(what):
+
+
+def check_rows(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to go on with other rows."""
+    for what in {**now, **then}:
+        if then.get(what) != now.get(what):
             raise FileError(
                 f"The checkpoint {str(path)!r} is of other rows than these: {what} differ. "
                 "Resume with the rows of the fit that was interrupted."
             )
 
 
-def state_of(
-    facts: Mapping[str, Any], at: str, arrays: Arrays, engine: Engine, known: Sequence[Field], total_weight: float
-) -> State:
-    """A set of the beam."""
-    accepted = []
-    for number, (parts, sizes, n_buckets, width, penalty, numbers) in enumerate(facts["accepted"]):
-        coder = CrossCoder(tuple(parts), tuple(sizes), arrays[f"{at}.values.{number}"], n_buckets, width)
-        accepted.append(Accepted(coder, Penalty(**penalty), *numbers))
-    regression = Regression(engine, total_weight, facts["n_models"], min_count=facts["min_count"])
-    of_cross = {one.coder.fields: one.coder.field([known[part] for part in one.coder.fields]) for one in accepted}
-    for number, (parts, penalty) in enumerate(facts["terms"]):
-        cross = tuple(parts)
-        field = regression.terms[INTERCEPT].field if cross == INTERCEPT else of_cross.get(cross) or known[cross[0]]
-        weight, tied = arrays[f"{at}.weight.{number}"], arrays[f"{at}.tied.{number}"]
-        regression.terms[cross] = Term(field, Penalty(**penalty), weight, tied)
-    return State(tuple(accepted), regression, facts["round"], facts["score"], facts["loss"])
+class Unpacking:
+    """Facts and arrays -> the search, each part checked."""
+
+    def __init__(self, stored: Stored, setting: Setting) -> None:
+        self.stored, self.setting, self.options = stored, setting, setting.options
+        self.kept = self.fields_kept(stored.facts["kept"])
+        self.encoder = setting.encoder.keep(self.kept)
+        self.coders = [self.coder(at, entry) for at, entry in enumerate(stored.facts["crosses"])]
+        require(len({coder.fields for coder in self.coders}) == len(self.coders), "it has a cross twice")
+
+    def checkpoint(self) -> Checkpoint:
+        """All of it."""
+        facts = self.stored.facts
+        round = whole(facts["round"], "round", len(self.coders))
+        beam = [self.state(at, entry, round) for at, entry in enumerate(facts["beam"])]
+        require(1 <= len(beam) <= (self.options.beam_width if round else 1), "it follows an impossible number of sets")
+        n_arrays = len(self.coders) + 2 * sum(len(state.regression.terms) for state in beam)
+        require(len(self.stored.checksums) == n_arrays, "it has arrays that belong to nothing")
+        undefined = self.options.halving == "paper"  # candidates compete in a metric that few rows may not define
+        crosses = in_order([cross for cross, _ in facts["last"]])
+        gains = [number(gain, "gain", undefined=undefined) for _, gain in facts["last"]]
+        last = dict(zip(map(self.cross, crosses), gains, strict=True))
+        in_vain = {self.cross(cross) for cross in in_order(facts["in_vain"])}
+        rules = [Rule(*(text(entry[name]) for name in ("name", "value", "why"))) for entry in facts["rules"]]
+        scored_after, seconds = (number(facts[name], "number of seconds", least=0.0) for name in ("scored_after", "seconds"))
+        return Checkpoint(self.kept, beam, last, in_vain, rules, self.score(facts["score"]), scored_after, seconds)
+
+    def fields_kept(self, kept: Any) -> list[int]:
+        """The fields that were kept: of a column with several granularities some, of the others all."""
+        encoder = self.setting.encoder
+        numbers = [whole(at, "field", len(encoder.fields) - 1) for at in in_order(kept)]
+        may_go = {at for stem in encoder.stems for at in stem.tables}
+        require({*range(len(encoder.fields))} - may_go <= {*numbers}, "it keeps too few fields")
+        columns = {encoder.fields[at].column for at in numbers}
+        require(len(columns) == len(encoder.columns), "it has a column without a field")
+        return numbers
+
+    def coder(self, at: int, entry: Any) -> CrossCoder:
+        """The codes of a cross. There are no more values than rows have entries."""
+        name, parts = f"cross.{at}", [self.encoder.fields[part] for part in self.cross(entry["fields"])]
+        n_rows, shape = self.setting.n_rows, self.stored.shape(name)
+        fits = len(shape) == 2 and shape[0] <= min(CAP, n_rows * MOST_ENTRIES) and shape[1] == len(parts)
+        require(fits, f"cross {at} has no proper values")
+        coder = bundle.unpack_cross(at, entry, self.encoder, {name: self.stored.array(name, np.uint32, shape)})
+        hashed = 1 << hash_bits(n_rows) if shape[0] == CAP else 0
+        require(coder.n_buckets in (0, hashed), f"cross {at} has no proper number of buckets")
+        widest = min(math.prod(part.width for part in parts), MOST_ENTRIES)
+        require(min(widest, 2) <= coder.width <= widest, f"cross {at} has no proper width")
+        return coder
+
+    def state(self, at: int, entry: Any, round: int) -> State:
+        """A set of the beam, with a regression on the blocks of the engine."""
+        setting, base = self.setting, self.encoder.fields
+        accepted = tuple(self.accepted(one) for one in entry["accepted"])
+        coders = {one.coder.fields: one.coder for one in accepted}
+        require(len(coders) == len(accepted), "it has a set with a cross twice")
+        require(min(len(coders), 1) <= round <= len(coders), "it has a set with too few crosses or too many")
+        regression = Regression(setting.engine, setting.total_weight, setting.n_models, min_count=setting.min_count)
+        fields: dict[Cross, Field] = {INTERCEPT: regression.terms[INTERCEPT].field}
+        fields |= {(place,): field for place, field in enumerate(base)}
+        fields |= {cross: coder.field([base[part] for part in cross]) for cross, coder in coders.items()}
+        of_intercept, *others = entry["penalties"]
+        penalties = [self.penalty(three) for three in others]
+        require(tuple(of_intercept) == astuple(UNPENALISED), "it has a penalty of the intercept")
+        require(self.options.penalty != "shared" or len({*penalties}) == 1, "it has several penalties, though one is shared")
+        farthest = 2 * FARTHEST * len(fields)  # where all fields together could bring a weight
+        for place, ((cross, field), penalty) in enumerate(zip(fields.items(), [UNPENALISED, *penalties], strict=True)):
+            regression.terms[cross] = self.term(f"{at}.{place}", field, penalty, farthest)
+        require(round > 0 or entry["loss"] is None, "it has a loss before there is one")
+        loss = number(entry["loss"], "loss", least=0.0) if round else math.inf
+        return State(accepted, regression, round, accepted[-1].score if accepted else -math.inf, loss)
+
+    def term(self, place: str, field: Field, penalty: Penalty, farthest: float) -> Term:
+        """One field of a set. Codes that are tied have the weight of rare ones."""
+        shape, name = (field.n_codes, self.setting.n_models), f"field {field.name!r}"
+        weight = self.stored.array(f"weight.{place}", np.float64, shape)
+        tied = self.stored.array(f"tied.{place}", np.uint8, shape)
+        require(bool((np.abs(weight) <= farthest).all()), f"{name} has a weight that is no number, or too large")
+        require(bool((tied <= 1).all()), f"{name} has codes that are neither tied nor free")
+        may_be_tied = field.shares_rare and self.setting.min_count > 1
+        require(not tied[: FIRST if may_be_tied else None].any(), f"{name} ties codes that are free")
+        require(not tied.any() or bool((weight == weight[RARE])[tied == 1].all()), f"{name} ties codes of several weights")
+        return Term(field, penalty, weight, tied.view(np.bool_))
+
+    def accepted(self, entry: Any) -> Accepted:
+        """A cross of a set, and what it gained."""
+        coder = self.coders[whole(entry["cross"], "cross", len(self.coders) - 1)]
+        return Accepted(
+            coder,
+            self.penalty(entry["penalty"]),
+            number(entry["gain"], "gain"),
+            number(entry["error"], "standard error", least=0.0),
+            number(entry["seconds"], "number of seconds", least=0.0),
+            self.score(entry["score"]),
+            whole(entry["n_collisions"], "number of collisions", self.setting.n_rows * MOST_ENTRIES if coder.n_buckets else 0),
+        )
+
+    def penalty(self, three: Any) -> Penalty:
+        """The penalty of a field; those chosen field by field have no l1."""
+        l1, l2, smooth = (number(one, "penalty", least=0.0) for one in three)
+        require(l2 > 0.0 and (l1 == 0.0 or self.options.penalty == "shared"), "it has an impossible penalty")
+        return Penalty(l1, l2, smooth)
+
+    def cross(self, parts: Any) -> Cross:
+        """The fields of a cross."""
+        cross = tuple(whole(at, "field", len(self.encoder.fields) - 1) for at in in_order(parts))
+        require(len(cross) >= 2, "it has a cross of one field")
+        return cross
+
+    def score(self, score: Any) -> float:
+        """A score; AUC is undefined where only rows of one class judge."""
+        return number(score, "score", undefined=self.options.metric == "auc")
+
+
+def in_order(entries: Any) -> list[Any]:
+    """Entries that must rise, none of them twice."""
+    require(isinstance(entries, list), "it has no list where one should be")
+    require(all(one < other for one, other in pairwise(entries)), "it has fields or candidates out of order")
+    return list(entries)
+
+
+def whole(value: Any, what: str, most: int) -> int:
+    require(type(value) is int and 0 <= value <= most, f"it has a {what} out of range")
+    return int(value)
+
+
+def number(value: Any, what: str, *, least: float = -math.inf, undefined: bool = False) -> float:
+    fits = type(value) in (int, float) and (undefined if value != value else math.isfinite(value) and value >= least)
+    require(fits, f"it has a {what} that is no number, or out of range")
+    return float(value)
+
+
+def text(value: Any) -> str:
+    require(isinstance(value, str), "it has a rule that is no text")
+    return str(value)

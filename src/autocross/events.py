@@ -141,11 +141,17 @@ class Reporter:
     def __init__(self, observers: Iterable[Notify] = ()) -> None:
         self.observers = list(observers)
         self.began = perf_counter()
+        self.seconds_before = 0.0  # of a fit that is resumed: what it took until it was interrupted
         self.failed: set[str] = set()
 
     @property
     def seconds(self) -> float:
         return perf_counter() - self.began
+
+    @property
+    def seconds_in_all(self) -> float:
+        """Those before an interruption included."""
+        return self.seconds_before + self.seconds
 
     def tell(self, kind: type[Event], **facts: Any) -> None:
         """Make an event of this kind and show it to everyone."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import astuple, dataclass, replace
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from autocross import checkpoint, fingerprint, reading
 from autocross import folds as splits
 from autocross.blocks import INTERCEPT, Block, Cross, keep_fields, make_blocks, narrow, refold, widen
-from autocross.checkpoint import Checkpoint
+from autocross.checkpoint import Checkpoint, Setting
 from autocross.encoding import rules as encoding_rules
 from autocross.encoding.encoder import ColumnEncoder, Encoder
 from autocross.encoding.rules import EncodingRules
@@ -133,7 +133,6 @@ class Training:
         self.rules: list[Rule] = []
         self.history: list[dict[str, Any]] = []
         self.redraw: Callable[[int], Folds]
-        self.seconds_before, self.n_before = 0.0, 0  # of a fit that is resumed: what it took until then, and its crosses
         self.each: Callable[..., Iterable[Any]] = map  # columns, side by side where that is faster
 
     def rule(self, name: str, value: object, why: str) -> None:
@@ -172,8 +171,7 @@ class Training:
                 so_far.lay_out(engine, every if self.options.time_limit is None else so_far.encoder.coarsest(), coarse=False)
             self.reporter.tell(SearchStopped, why=why, n_crosses=len(so_far.accepted))
             for n, one in enumerate(so_far.accepted, start=1):
-                seconds = one.seconds + (self.seconds_before if n > self.n_before else 0.0)
-                self.history.append({"seconds": seconds, "crosses": n, "score": one.score})
+                self.history.append({"seconds": one.seconds, "crosses": n, "score": one.score})
             producer = Producer(so_far.encoder, tuple(one.coder for one in so_far.accepted))
             penalties, start = so_far.penalties(producer, rows.mean_weight), so_far.weights(producer)
             intercept, weights = self.final_weights(engine, producer, rows, penalties, start)
@@ -300,20 +298,9 @@ class Training:
 
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
-        options, all_fields = self.options, so_far.encoder.fields
-        coarse = folds.n_models > 1  # else weak crosses are not tried
-        folder = checkpoint.folder_of(options)
+        folder = checkpoint.folder_of(self.options)
         same = {} if folder is None else self.identity(engine, so_far.encoder, rows)
-        if options.resume is not None:
-            left = checkpoint.load(Path(options.resume), same, engine, all_fields, rows.total_weight)
-            self.rules, self.history = left.rules, left.history
-            self.seconds_before, self.n_before = left.seconds - self.reporter.seconds, len(left.beam[0].accepted)
-            so_far.score = left.history[0]["score"]
-            so_far.lay_out(engine, left.kept, coarse)
-        else:
-            left = Checkpoint(self.keep_granularities(engine, so_far.encoder, rows, folds), [], {}, set(), [], [], 0.0)
-            so_far.lay_out(engine, left.kept, coarse)
-            left.beam.append(State((), self.fitted(engine, so_far, rows, folds, min_count)))
+        left = self.begin(engine, so_far, rows, folds, min_count, same)
         self.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
 
         def keep(best: State) -> None:
@@ -324,8 +311,7 @@ class Training:
 
         def finished(beam: list[State]) -> None:
             if folder is not None:
-                seconds = self.seconds_before + self.reporter.seconds
-                now = Checkpoint(left.kept, beam, search.last, search.in_vain, self.rules, self.history, seconds)
+                now = replace(left, beam=beam, last=search.last, in_vain=search.in_vain, seconds=self.reporter.seconds_in_all)
                 what, after = f"Keeping a checkpoint in {str(folder)!r}", "The fit goes on, and every later round tries again."
                 self.reporter.attempt(what, lambda: checkpoint.save(folder, now, same), after)
 
@@ -334,7 +320,7 @@ class Training:
 
         assert so_far.broader is not None
         fields, n_rows = so_far.broader.fields, rows.n_rows
-        search = Search(engine, fields, n_rows, options, self.reporter, folds.n_clusters, fresh, self.score)
+        search = Search(engine, fields, n_rows, self.options, self.reporter, folds.n_clusters, fresh, self.score)
         search.last, search.in_vain = left.last, left.in_vain
         for coder in {one.coder.fields: one.coder for state in left.beam for one in state.accepted}.values():
             search.put(coder)
@@ -348,6 +334,26 @@ class Training:
     def identity(self, engine: Engine, encoder: Encoder, rows: Rows) -> dict[str, Any]:
         """What must be the same for the search to go on another time."""
         return fingerprint.identity(self.options, engine, encoder, rows.n_rows, rows.target, rows.classes.words, self.rules)
+
+    def begin(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int, same: Mapping[str, Any]) -> Checkpoint:
+        """Where the search begins: without crosses, or where it was left."""
+        n_models, n_rules = folds.n_models, len(self.rules)
+        coarse = n_models > 1  # else weak crosses are not tried
+        if self.options.resume is not None:
+            setting = Setting(self.options, engine, so_far.encoder, rows.n_rows, rows.total_weight, n_models, min_count)
+            left = checkpoint.load(Path(self.options.resume), same, setting)
+            so_far.lay_out(engine, left.kept, coarse)
+            so_far.score = left.score
+            self.rules += left.rules
+            self.history.append({"seconds": left.scored_after, "crosses": 0, "score": left.score})
+            self.reporter.seconds_before = left.seconds - self.reporter.seconds
+            return left
+        kept = self.keep_granularities(engine, so_far.encoder, rows, folds)
+        so_far.lay_out(engine, kept, coarse)
+        regression = self.fitted(engine, so_far, rows, folds, min_count)
+        (scored,) = self.history
+        rules, seconds = self.rules[n_rules:], self.reporter.seconds
+        return Checkpoint(kept, [State((), regression)], {}, set(), rules, scored["score"], scored["seconds"], seconds)
 
     def fitted(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> Regression:
         """The regression that the search begins with."""

@@ -378,7 +378,7 @@ class Search:
             self.reporter.warn(
                 f"Cross {field.name!r} of multi-value columns: of a row's combinations the first {MOST_ENTRIES} count."
             )
-        found = Accepted(coder, penalty, gain, error, self.reporter.seconds, score, n_collisions)
+        found = Accepted(coder, penalty, gain, error, self.reporter.seconds_in_all, score, n_collisions)
         return State((*state.accepted, found), regression, state.round, score, regression.left_out_loss())
 
     def gain(self, regression: Regression) -> tuple[float, float]:

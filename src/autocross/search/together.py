@@ -118,7 +118,7 @@ def tried(search: Search, state: State, group: Group, found: list[Cross]) -> Sta
         broad.sweep()  # the last fit goes on from there
         coded = [one for one in coded if one[0].fields in broad.terms]
         report(f"{len(coded)} of them kept")
-    share = (gain / len(coded), error / len(coded), search.reporter.seconds, search.score(broad))
+    share = (gain / len(coded), error / len(coded), search.reporter.seconds_in_all, search.score(broad))
     new = [Accepted(coder, broad.terms[coder.fields].penalty, *share, n_collisions) for coder, n_collisions in coded]
     broader = State((*state.accepted, *new), broad, state.round + 1, share[-1], broad.left_out_loss())
     search.forget_all_but([broader])

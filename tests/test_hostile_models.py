@@ -111,7 +111,7 @@ def endless_vocabulary(manifest: Manifest, layout: Layout) -> None:
     n_fields = sum(name.startswith("weight.") for name in layout) - len(manifest["crosses"])
     for number, _ in enumerate(manifest["crosses"]):
         del layout[f"cross.{number}"], layout[f"weight.{n_fields + number}"]
-    manifest["crosses"] = []
+    manifest["crosses"] = manifest["about"]["crosses"] = []
     at = [entry["name"] for entry in manifest["columns"]].index("job")
     n = 200_000_000
     layout.update({f"ends.{at}": ("I64", (n,)), f"text.{at}": ("U8", (n,)), f"weight.{weight_of(manifest, at)}": ("F64", (n + 2,))})
@@ -203,6 +203,50 @@ def test_a_manifest_that_the_header_hides_is_refused_all_the_same(usual: Path, t
     path = tmp_path / "bad.acx"
     path.write_bytes(struct.pack("<Q", len(header)) + header)
     assert "its header is larger than a model of autocross needs" in loaded_in_little_memory(path, usual)
+
+
+@pytest.mark.parametrize("what", ["array", "column", "fact"])
+def test_an_endless_name_is_not_repeated(what: str, usual: Path, tmp_path: Path) -> None:
+    manifest, arrays = parts(usual)
+    name = "x" * 1_000_000
+    if what == "array":
+        arrays[name] = np.zeros(1)
+    elif what == "column":
+        manifest["columns"][0]["name"] = name
+    else:
+        manifest["schema"][0][name] = 1
+    with pytest.raises(BundleError, match="xxx") as caught:
+        load(forge(tmp_path / "bad.acx", manifest, arrays))
+    assert len(str(caught.value)) < 1000
+
+
+def test_long_names_in_many_crosses_are_refused_before_they_are_joined(usual: Path, tmp_path: Path) -> None:
+    """Each of 20,000 crosses would be named by 1,000 pages, of which the record of the fit says nothing."""
+    manifest, arrays = parts(usual)
+    layout, name = layout_of(arrays), "x" * 60_000
+    manifest["schema"][0]["name"] = name
+    for entry in manifest["columns"]:
+        if entry["name"] == "age":
+            entry.update(name=name, names=[f"{name} [10 even]"])
+    n_fields, n = sum(one.startswith("weight.") for one in layout) - len(manifest["crosses"]), 20_000
+    for at in range(n):
+        layout.update({f"cross.{at}": ("U32", (0, 2)), f"weight.{n_fields + at}": ("F64", (2,))})
+    manifest["crosses"] = [{"fields": [0, 2], "n_buckets": 0, "width": 1}] * n
+    manifest["about"]["crosses"] = [{"fields": ["age", "job"], "columns": ["age", "job"], "gain": 0.0, "error": 0.0}] * n
+    path = sparse(tmp_path / "bad.acx", manifest, layout, arrays)
+    assert "it tells of other crosses than it has" in loaded_in_little_memory(path, usual)
+
+
+def test_a_long_value_is_shown_by_its_beginning(usual: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    manifest, arrays = parts(usual)
+    at = [entry["name"] for entry in manifest["columns"]].index("job")
+    n = len(arrays[f"ends.{at}"])
+    arrays[f"text.{at}"] = np.repeat(np.frombuffer(b"abcdefgh"[:n], np.uint8), 100_000)
+    arrays[f"ends.{at}"] = np.arange(1, n + 1) * 100_000
+    assert run(["show", str(forge(tmp_path / "long.acx", manifest, arrays))]) == 0
+    printed = capsys.readouterr().out
+    assert "aaaa..." in printed
+    assert len(printed) < 100_000
 
 
 def test_a_header_of_holes_is_refused_where_they_begin(usual: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from autocross.encoding.encoder import ColumnEncoder
 from autocross.encoding.timestamps import Calendar
 from autocross.encoding.vocabulary import DIGEST, PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError, FileError
-from autocross.producer.container import Container, header_of, is_short, open_file, require
+from autocross.producer.container import SHOWN, Container, header_of, is_short, open_file, require
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, timeless
 from autocross.producer.unpacking import format_of, unpack
@@ -113,9 +113,8 @@ def read(path: str | Path) -> Model:
                 f"Cannot load {str(path)!r}: it needs more memory than there is. Load it on a larger machine."
             ) from None
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, OverflowError) as error:
-            raise BundleError(
-                f"Cannot load {str(path)!r}: its manifest is damaged ({type(error).__name__}: {error}). Save or copy it again."
-            ) from error
+            why = f"{type(error).__name__}: {str(error)[:SHOWN]}"
+            raise BundleError(f"Cannot load {str(path)!r}: its manifest is damaged ({why}). Save or copy it again.") from error
 
 
 def checksum(manifest: dict[str, Any], arrays: Arrays) -> str:

@@ -29,6 +29,7 @@ MARKS = "[{,:"
 CHUNK = 1 << 16
 HOLE = bytes(CHUNK)
 
+SHOWN = 200  # characters of a name
 TOO_LARGE = "its header is larger than a model of autocross needs"
 
 TYPES: dict[str, np.dtype[Any]] = {
@@ -44,6 +45,12 @@ def require(condition: bool, complaint: str) -> None:
     """Stop at the first thing that cannot be true of a bundle of ours."""
     if not condition:
         raise BundleError(f"{complaint}. The file is damaged or was not written by autocross; save or copy it again.")
+
+
+def quoted(value: Any) -> str:
+    """A name from a file that may not be believed: a message shows no more of it than helps."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 @dataclass(frozen=True)
@@ -95,15 +102,14 @@ class Container:
         """The arrays; they must follow each other without a gap and end with the file."""
         entries, bounds = {}, []
         for name, facts in header.items():
-            require(
-                isinstance(facts, dict) and set(facts) == {"dtype", "shape", "data_offsets"}, f"array {name!r} is not described"
-            )
-            require(isinstance(facts["dtype"], str) and facts["dtype"] in TYPES, f"array {name!r} has an unknown type")
+            owner = f"array {quoted(name)}"
+            require(isinstance(facts, dict) and set(facts) == {"dtype", "shape", "data_offsets"}, f"{owner} is not described")
+            require(isinstance(facts["dtype"], str) and facts["dtype"] in TYPES, f"{owner} has an unknown type")
             kind, shape, offsets = TYPES[facts["dtype"]], facts["shape"], facts["data_offsets"]
-            require(isinstance(shape, list) and all(map(is_size, shape)) and len(shape) <= 2, f"array {name!r} has no proper shape")
-            require(isinstance(offsets, list) and len(offsets) == 2 and all(map(is_size, offsets)), f"array {name!r} has no place")
+            require(isinstance(shape, list) and all(map(is_size, shape)) and len(shape) <= 2, f"{owner} has no proper shape")
+            require(isinstance(offsets, list) and len(offsets) == 2 and all(map(is_size, offsets)), f"{owner} has no place")
             entries[name] = Entry(kind, tuple(shape), self.first + offsets[0])
-            require(offsets[1] - offsets[0] == entries[name].n_bytes, f"array {name!r} does not fill its place")
+            require(offsets[1] - offsets[0] == entries[name].n_bytes, f"{owner} does not fill its place")
             bounds.append(offsets)
         end = 0
         for start, stop in sorted(bounds):
@@ -114,11 +120,8 @@ class Container:
 
     def expect(self, name: str, kind: str, shape: tuple[int | None, ...], complaint: str) -> tuple[int, ...]:
         """The shape of an array that must be there; None stands for any size."""
-        entry = self.entries.get(name)
-        if entry is None:
-            raise BundleError(
-                f"it has no array {name!r}. The file is damaged or was not written by autocross; save or copy it again."
-            )
+        require(name in self.entries, f"it has no array {name!r}")
+        entry = self.entries[name]
         fits = len(entry.shape) == len(shape) and all(b in (a, None) for a, b in zip(entry.shape, shape, strict=True))
         require(fits and entry.kind == TYPES[kind], complaint)
         self.expected.add(name)
@@ -127,7 +130,7 @@ class Container:
     def expect_no_more(self) -> None:
         """All arrays were expected."""
         for name in self.entries:
-            require(name in self.expected, f"it has an array {name!r}, which no part of it speaks of")
+            require(name in self.expected, f"it has an array {quoted(name)}, which no part of it speaks of")
 
     def array(self, name: str, owner: str, *, may_be_zero: bool = False) -> NDArray[Any]:
         """The content of an array, which belongs to the owner. No memory is taken for one that is a hole in the file."""

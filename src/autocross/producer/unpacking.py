@@ -23,7 +23,7 @@ from autocross.encoding.vocabulary import DIGEST, PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError
 from autocross.features import FIRST
 from autocross.options import MOST_HIDDEN, Metric
-from autocross.producer.container import Container, require
+from autocross.producer.container import Container, quoted, require
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule, timeless
 from autocross.table.schema import KINDS, ColumnSchema, Stored
@@ -76,11 +76,13 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     by_name = {column.name: column for column in schema}
     require(len(by_name) == len(schema), "two columns have the same name")
     for entry in manifest["columns"]:
-        require(entry["name"] in by_name, f"column {entry['name']!r} is not in its schema")
+        require(entry["name"] in by_name, f"column {quoted(entry['name'])} is not in its schema")
     columns = [(at, entry, by_name[entry["name"]]) for at, entry in enumerate(manifest["columns"])]
 
     sizes = [size for at, entry, column in columns for size in expect_column(at, entry, column, stored)]
-    crossed = [expect_cross(at, entry, sizes, stored) for at, entry in enumerate(manifest["crosses"])]
+    told = manifest["about"]["crosses"]
+    require(isinstance(told, list) and len(told) == len(manifest["crosses"]), "it tells of other crosses than it has")
+    crossed = [expect_cross(at, entry, told[at], sizes, stored) for at, entry in enumerate(manifest["crosses"])]
     for at, (name, n_codes) in enumerate([*sizes, *crossed]):
         stored.expect(f"weight.{at}", "F64", (n_codes,), f"field {name!r} has the wrong number of weights")
     if "deep" in manifest:
@@ -152,7 +154,8 @@ def expect_column(at: int, entry: Facts, column: ColumnSchema, stored: Container
         return [(column.name, FIRST + n_values + entry["n_buckets"])]
     if entry["coder"] == "bins":
         names = entry["names"]
-        require(isinstance(names, list) and len(names) > 0 and all(map(is_text, names)), f"{owner} has no proper names of fields")
+        proper = isinstance(names, list) and all(is_text(name) and name.startswith(column.name) for name in names)
+        require(proper and len(names) > 0, f"{owner} has no proper names of fields")
         edges = [
             stored.expect(f"edges.{at}.{place}", "F64", (None,), f"{owner} has no proper edges") for place in range(len(names))
         ]
@@ -208,15 +211,18 @@ def unpack_texts(owner: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple
 # Crosses.
 
 
-def expect_cross(at: int, entry: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> tuple[str, int]:
-    """The name of a cross and its number of codes."""
+def expect_cross(at: int, entry: Facts, told: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> tuple[str, int]:
+    """The name of a cross and its number of codes; ``told`` is what the record of the fit says of it."""
     fields = entry["fields"]
     in_range = isinstance(fields, list) and all(is_count(one) and one < len(sizes) for one in fields)
     require(in_range and len(fields) >= 2 and all(a < b for a, b in pairwise(fields)), f"cross {at} has impossible fields")
     require(all(sizes[one][1] <= MOST_CODES for one in fields), f"cross {at} has a field of too many codes")
+    # Before they are joined: all names of a cross are in the manifest, so that they take no more memory than it does.
+    names = [sizes[one][0] for one in fields]
+    require(told["fields"] == names, "it tells of other crosses than it has")
     n_values, _ = stored.expect(f"cross.{at}", "U32", (None, len(fields)), f"cross {at} has no proper values")
     expect_room(entry, n_values, f"cross {at}")
-    return " x ".join(sizes[one][0] for one in fields), FIRST + n_values + entry["n_buckets"]
+    return " x ".join(names), FIRST + n_values + entry["n_buckets"]
 
 
 def unpack_cross(at: int, entry: Facts, encoder: Encoder, stored: Container) -> CrossCoder:
@@ -302,16 +308,14 @@ def unpack_classes(entry: Any) -> tuple[Any, Any]:
     return first, second
 
 
-def unpack_found(entries: Any, producer: Producer) -> tuple[FoundCross, ...]:
+def unpack_found(entries: Sequence[Facts], producer: Producer) -> tuple[FoundCross, ...]:
     """What is told of each cross of the producer."""
-    require(isinstance(entries, list) and len(entries) == len(producer.crosses), "it tells of other crosses than it has")
     found = []
     for entry, cross in zip(entries, producer.crosses, strict=True):
-        parts = [producer.encoder.fields[at] for at in cross.fields]
-        names, columns = [part.name for part in parts], list(dict.fromkeys(part.column for part in parts))
-        require(entry["fields"] == names and entry["columns"] == columns, "it tells of other crosses than it has")
+        names, columns = entry["fields"], list(dict.fromkeys(producer.encoder.fields[at].column for at in cross.fields))
+        require(entry["columns"] == columns, "it tells of other crosses than it has")
         n_collisions = entry.get("n_collisions", 0)
         proper = is_number(entry["gain"]) and is_number(entry["error"]) and is_count(n_collisions)
-        require(proper, f"cross {' x '.join(names)!r} has a gain that is no number")
+        require(proper, f"cross {quoted(' x '.join(names))} has a gain that is no number")
         found.append(FoundCross(tuple(names), tuple(columns), float(entry["gain"]), float(entry["error"]), n_collisions))
     return tuple(found)

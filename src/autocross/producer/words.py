@@ -11,6 +11,7 @@ import numpy as np
 from autocross.producer.model import Model
 
 STRONGEST = 3
+LONGEST = 1000  # characters of a value
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
@@ -21,6 +22,11 @@ def printable(line: str) -> str:
     ('a\\\\x1b[2J\\\\n', 'naïve 日本')
     """
     return CONTROL.sub(lambda found: repr(found[0])[1:-1], line)
+
+
+def shortened(value: str) -> str:
+    """A value of many pages is shown by its beginning: every cross with it would show it again."""
+    return value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
 
 
 def summary(model: Model) -> dict[str, Any]:
@@ -36,7 +42,7 @@ def summary(model: Model) -> dict[str, Any]:
                 "column": field.column,
                 "n_codes": field.n_codes,
                 **dict(zip(("l1", "l2", "smooth"), model.penalties[at], strict=True)),
-                "strongest": [[producer.describe(at, code), float(weight[code])] for code in order],
+                "strongest": [[shortened(producer.describe(at, code)), float(weight[code])] for code in order],
             }
         )
     return {

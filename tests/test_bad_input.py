@@ -514,7 +514,7 @@ def test_a_place_that_cannot_be_written(good: Path, refused: Refused, tmp_path: 
     rows = as_file(clients(), tmp_path / "rows.parquet")
     absent = tmp_path / "absent" / "scores.csv"
     refused("predict", good, rows, "-o", absent, message=r"Cannot write .*scores\.csv': there is no folder .*Create it first")
-    refused("predict", good, rows, "-o", tmp_path / "scores.txt", message=r"Cannot tell how to write .*Name it \.csv or \.parquet")
+    refused("predict", good, rows, "-o", tmp_path / "scores.txt", message=r"ending does not tell how\. Name it \.csv or \.parquet")
     folder = tmp_path / "folder.csv"
     folder.mkdir()
     refused("predict", good, rows, "-o", folder, message=r"Cannot write .*folder\.csv': it is a folder\. Give the name of a file")
@@ -573,7 +573,7 @@ def test_a_full_disk_loses_nothing(
     for output, save in zip(outputs, (model.save, lambda path: write(clients().drop("tags"), path)) * 2, strict=False):
         with pytest.raises(FileError, match=message):
             save(output)
-    assert run(["predict", str(good), str(rows), "-o", str(outputs[1])]) == 2
+    assert run(["predict", str(good), str(rows), "-o", str(outputs[1]), "--force"]) == 2
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

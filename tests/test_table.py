@@ -17,6 +17,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from fsspec import AbstractFileSystem, register_implementation
 from polars.testing import assert_frame_equal
 
 from autocross import AutoCross, AutoCrossClassifier, load
@@ -713,3 +714,16 @@ def test_what_a_url_cannot_be(tmp_path: Path) -> None:
         files.read(files.place_of((tmp_path / "b.parquet").as_uri()))
     with pytest.raises(FileError, match="Install what its protocol needs"):
         files.read(files.place_of("nowhere://a.parquet"))
+
+
+def test_a_store_that_fails_in_its_own_way() -> None:
+    class Closed(AbstractFileSystem):  # type: ignore[misc]
+        def exists(self, path: str, **options: Any) -> bool:
+            raise RuntimeError("no credentials")
+
+    register_implementation("closed", Closed, clobber=True)
+    for reader in (files.read, files.bytes_in_memory, files.column_names):
+        with pytest.raises(
+            FileError, match=r"Cannot reach 'closed://a\.parquet': RuntimeError: no credentials\. Check the address"
+        ):
+            reader(files.place_of("closed://a.parquet"))

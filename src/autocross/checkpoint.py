@@ -32,9 +32,10 @@ from autocross.kernels.logistic import FARTHEST
 from autocross.models.logistic import UNPENALISED, Penalty, Regression, Term
 from autocross.options import Options
 from autocross.producer import bundle, store
-from autocross.producer.bundle import require
+from autocross.producer.container import require
 from autocross.producer.model import Rule
 from autocross.producer.store import Stored
+from autocross.producer.unpacking import expect_room, unpack_cross
 from autocross.search.loop import Accepted, State
 
 FILE = "search.safetensors"
@@ -72,6 +73,12 @@ class Checkpoint:
     score: float
     scored_after: float
     seconds: float
+
+
+def file_of(options: Options) -> Path | None:
+    """The file in which a fit keeps its rounds, if it does."""
+    folder = folder_of(options)
+    return None if folder is None else folder / FILE
 
 
 # Folders.
@@ -169,7 +176,7 @@ def opened(folder: Path) -> Iterator[tuple[Path, Stored]]:
     if not os.path.isfile(path):
         raise FileError(f"There is no checkpoint in {str(folder)!r}. Give the folder that checkpoint= named, or leave resume out.")
     try:
-        with store.opened(path, KEY) as stored:
+        with store.opened(path, KEY, "checkpoint") as stored:
             written = stored.facts["format"]
             require(isinstance(written, int), "it has no format number")
             if written != FORMAT:
@@ -251,7 +258,8 @@ class Unpacking:
         n_rows, shape = self.setting.n_rows, self.stored.shape(name)
         fits = len(shape) == 2 and shape[0] <= min(CAP, n_rows * MOST_ENTRIES) and shape[1] == len(parts)
         require(fits, f"cross {at} has no proper values")
-        coder = bundle.unpack_cross(at, entry, self.encoder, {name: self.stored.array(name, np.uint32, shape)})
+        expect_room(entry, shape[0], f"cross {at}")
+        coder = unpack_cross(at, entry, self.encoder, self.stored.array(name, np.uint32, shape))
         hashed = 1 << hash_bits(n_rows) if shape[0] == CAP else 0
         require(coder.n_buckets in (0, hashed), f"cross {at} has no proper number of buckets")
         widest = min(math.prod(part.width for part in parts), MOST_ENTRIES)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_type_hints
 from cyclopts import App, CycloptsError, Parameter
 
 import autocross
-from autocross.errors import AutoCrossError, FileError, OptionError, TableError
+from autocross.errors import AutoCrossError, OptionError, TableError
 from autocross.interrupts import interruptible
 from autocross.options import Options, all_options
 
@@ -29,15 +29,14 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
-TABLE_ENDINGS = (".csv", ".parquet")
-
 Target = Annotated[str, Parameter(help="Column that holds the yes/no label.")]
 Weight = Annotated[str | None, Parameter(help="Column that says how much a row counts.")]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON for machines.")]
-Out = Annotated[Path, Parameter(name=["--output", "-o"], help="File to write.")]
+Out = Annotated[str, Parameter(name=["--output", "-o"], help="File to write; a model that is there is replaced.")]
 OptionalOut = Annotated[
-    Path | None, Parameter(name=["--output", "-o"], help="File to write, .csv or .parquet; stdout as CSV without it.")
+    str | None, Parameter(name=["--output", "-o"], help="File to write, .csv or .parquet; stdout as CSV without it.")
 ]
+Force = Annotated[bool, Parameter(help="Replace the output even if it is a file that this command has not written.")]
 
 
 def command_line_options(names: Collection[str]) -> Any:
@@ -110,6 +109,7 @@ def fit(
     output: Out,
     weight: Weight = None,
     as_json: AsJson = False,
+    force: Force = False,
     options: FitFlags = FIT_DEFAULTS,
 ) -> None:
     """Fit a model to a CSV or Parquet file, or a folder of Parquet files, also at a URL that fsspec knows.
@@ -117,18 +117,21 @@ def fit(
     Ctrl-C ends the search and keeps what it has found so far; a second one aborts.
     """
     with interruptible() as interrupt:
-        from autocross.estimator import AutoCrossClassifier
+        from autocross import checkpoint
+        from autocross.estimator import MODEL, AutoCrossClassifier
+        from autocross.table.outputs import check_output
 
-        check_output(output)
         chosen = options_of(options)
+        rounds = checkpoint.file_of(chosen)
+        path = check_output(output, MODEL, force, [train], journal=chosen.journal, checkpoint=rounds)
         classifier = AutoCrossClassifier(**{entry.name: getattr(chosen, entry.name) for entry in fields(Options)})
         classifier.fit(train, target, weight)
-        classifier.save(output)
+        classifier.save(path)
         if interrupt.asked:
             say("interrupted: the model has what was found until then")
         about = classifier.model_.about
         facts = {
-            "model": str(output),
+            "model": output,
             "n_rows": about.n_rows,
             "n_fields": len(classifier.model_.producer.encoder.fields),
             "n_crosses": len(about.crosses),
@@ -143,30 +146,34 @@ def fit(
 
 @app.command
 def refit(
-    model: Path,
+    model: str,
     data: str,
     /,
     *,
     output: Out,
     target: Annotated[str | None, Parameter(help="Column of the label; by default that of the fit.")] = None,
     weight: Weight = None,
+    force: Force = False,
     options: RunFlags = RUN_DEFAULTS,
 ) -> None:
-    """Learn new weights for the same fields and crosses on new rows."""
+    """Learn new weights for the same fields and crosses on new rows. The output may be the model itself."""
     from autocross import estimator
     from autocross.producer import bundle
+    from autocross.table.outputs import check_output, keep_apart
 
-    check_output(output)
+    chosen = options_of(options)
+    path = check_output(output, estimator.MODEL, force, [data], journal=chosen.journal)
+    keep_apart([model], journal=chosen.journal)
     former = bundle.read(model)
-    with estimator.observed(options_of(options)) as (chosen, reporter):
+    with estimator.observed(chosen, data) as (chosen, reporter):
         renewed = estimator.refit(former, data, target or former.about.target, weight, chosen, reporter)
-    bundle.save(renewed, output)
+    bundle.save(renewed, path)
     say(f"saved {output}")
 
 
 @app.command
 def evaluate(
-    model: Path,
+    model: str,
     data: str,
     /,
     *,
@@ -206,28 +213,32 @@ def evaluate(
 
 
 @app.command
-def predict(model: Path, data: str, /, *, output: OptionalOut = None, options: FileFlags = FILE_DEFAULTS) -> None:
+def predict(
+    model: str, data: str, /, *, output: OptionalOut = None, force: Force = False, options: FileFlags = FILE_DEFAULTS
+) -> None:
     """The probability of the positive label for every row, and the more probable label."""
     import polars as pl
 
     from autocross.serving.scorer import load
+    from autocross.table.outputs import PREDICTED, PREDICTIONS, check_output
 
-    check_output(output, TABLE_ENDINGS)
+    path = None if output is None else check_output(output, PREDICTED, force, [model, data])
     scorer = load(model)
     probability = scorer.score(rows_of(scorer.model, data, options))
     negative, positive = scorer.model.about.classes
     labels = [positive if p > 0.5 else negative for p in probability.tolist()]
-    deliver(pl.DataFrame({"probability": probability, "prediction": labels}), output)
+    deliver(pl.DataFrame(dict(zip(PREDICTIONS, (probability, labels), strict=True))), path)
 
 
 @app.command
 def transform(
-    model: Path,
+    model: str,
     data: str,
     /,
     *,
     output: OptionalOut = None,
     codes: Annotated[bool, Parameter(help="Integer codes instead of readable values.")] = False,
+    force: Force = False,
     options: FileFlags = FILE_DEFAULTS,
 ) -> None:
     """Every row's fields and crosses as columns of readable values, or of integer codes."""
@@ -235,15 +246,16 @@ def transform(
 
     from autocross.producer import bundle
     from autocross.table.coerce import typed
+    from autocross.table.outputs import FEATURES, check_output
 
-    check_output(output, TABLE_ENDINGS)
+    path = None if output is None else check_output(output, FEATURES, force, [model, data])
     producer = (stored := bundle.read(model)).producer
     coded = producer.codes(typed(rows_of(stored, data, options), producer.encoder.schema))
-    deliver(pl.DataFrame(producer.code_columns(coded) if codes else producer.readable(coded)), output)
+    deliver(pl.DataFrame(producer.code_columns(coded) if codes else producer.readable(coded)), path)
 
 
 @app.command
-def show(model: Path, /, *, as_json: AsJson = False) -> None:
+def show(model: str, /, *, as_json: AsJson = False) -> None:
     """What a model consists of: columns, rules, fields with their penalties and strongest values."""
     from autocross.producer import bundle
     from autocross.producer.words import in_words, summary
@@ -254,7 +266,7 @@ def show(model: Path, /, *, as_json: AsJson = False) -> None:
 
 @app.command
 def explain(
-    model: Path,
+    model: str,
     data: str,
     /,
     *,
@@ -279,11 +291,13 @@ def explain(
 
 
 @app.command
-def demo(*, folder: Annotated[Path, Parameter(help="Where data and model are written.")] = Path("demo")) -> None:
+def demo(
+    *, folder: Annotated[Path, Parameter(help="Where data and model are written.")] = Path("demo"), force: Force = False
+) -> None:
     """The whole story on real data: late flights from New York in 2013. Needs `pip install autocross[demo]`."""
     from autocross.demo import run
 
-    run(folder)
+    run(folder, force)
 
 
 def json_row(text: str) -> dict[str, Any]:
@@ -306,18 +320,6 @@ def file_row(model: Any, data: str, row: int, given: Any) -> dict[str, Any]:
         raise TableError(f"Row {row} is not in {data!r}, {there}. Give another row, or another file.")
     typed(frame[row : row + 1], model.producer.encoder.schema)
     return dict(frame.row(row, named=True))
-
-
-def check_output(path: Path | None, endings: tuple[str, ...] = ("",)) -> None:
-    """Complain about a place that cannot be written before the work, not after it."""
-    if path is None:
-        return
-    if not path.absolute().parent.is_dir():
-        raise FileError(f"Cannot write {str(path)!r}: there is no folder {str(path.parent)!r}. Create it first.")
-    if path.is_dir():
-        raise FileError(f"Cannot write {str(path)!r}: it is a folder. Give the name of a file.")
-    if not path.name.lower().endswith(endings):
-        raise FileError(f"Cannot tell how to write {str(path)!r}. Name it {' or '.join(endings)}.")
 
 
 def deliver(frame: Any, path: Path | None) -> None:

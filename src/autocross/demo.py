@@ -19,12 +19,15 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross.errors import FileError
-from autocross.estimator import AutoCrossClassifier
+from autocross.estimator import MODEL, AutoCrossClassifier
 from autocross.models.metrics import auc
+from autocross.table.outputs import Kind, check_output, has_columns
 
+TRAIN, TEST, SAVED = "flights_train.parquet", "flights_test.parquet", "flights.acx"
 LATE = 15  # minutes
 CATEGORIES = ["carrier", "origin", "dest", "tailnum", "manufacturer", "model", "engine"]
 NUMBERS = ["distance", "seats", "built", "temp", "dewp", "humid", "wind_dir", "wind_speed", "precip", "pressure", "visib"]
+COLUMNS = [*CATEGORIES, *NUMBERS, "departs", "late"]
 
 
 def source() -> Path:
@@ -87,16 +90,23 @@ def one_hot_rival(train: pl.DataFrame, test: pl.DataFrame) -> tuple[float, float
     return auc(test["late"].to_numpy(), probability, np.ones(test.height)), seconds
 
 
-def run(folder: Path) -> None:
-    """Prepare the data, fit, compare, explain, save."""
+def check_folder(folder: Path, force: bool) -> None:
+    """Files that are there must be those of an earlier demo."""
     folder.mkdir(parents=True, exist_ok=True)
+    table = Kind((), lambda path: has_columns(path, COLUMNS), "is no table of flights")
+    for name, kind in ((TRAIN, table), (TEST, table), (SAVED, MODEL)):
+        check_output(str(folder / name), kind, force, [])
+
+
+def run(folder: Path, force: bool = False) -> None:
+    """Prepare the data, fit, compare, explain, save."""
+    check_folder(folder, force)
     print("Reading 336,776 flights, their planes and the weather ...", file=sys.stderr)
     rows = flights()
-    columns = [*CATEGORIES, *NUMBERS, "departs", "late"]
     early = pl.col("departs").dt.month() <= 9
-    train, test = rows.filter(early).select(columns), rows.filter(~early).select(columns)
-    train.write_parquet(folder / "flights_train.parquet")
-    test.write_parquet(folder / "flights_test.parquet")
+    train, test = rows.filter(early).select(COLUMNS), rows.filter(~early).select(COLUMNS)
+    train.write_parquet(folder / TRAIN)
+    test.write_parquet(folder / TEST)
     print(f"{train.height:,} flights to learn from (January to September), {test.height:,} to test on (October to December).\n")
 
     theirs, their_seconds = one_hot_rival(train, test)
@@ -113,11 +123,11 @@ def run(folder: Path) -> None:
     for cross in model.crosses_:
         print(f"  {' x '.join(cross.fields)}   gained {cross.gain:.5f} ± {cross.error:.5f} in loss a row")
 
-    path = folder / "flights.acx"
+    path = folder / SAVED
     model.save(path)
     flight = test.sample(1, seed=1).row(0, named=True)
     explanation = model.explain(flight)
     print(f"\nFlight {flight['carrier']} to {flight['dest']}, {flight['departs']}: {explanation.probability:.0%} late, because")
     for reason in explanation.strongest(6):
         print(f"  {reason.contribution:+.2f}  {reason.field} = {reason.value}")
-    print(f"\nSaved {path}. Try: autocross show {path}; autocross evaluate {path} {folder / 'flights_test.parquet'}")
+    print(f"\nSaved {path}. Try: autocross show {path}; autocross evaluate {path} {folder / TEST}")

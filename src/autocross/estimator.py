@@ -37,11 +37,13 @@ from autocross.table.dialect import Dialect
 from autocross.table.files import BATCH, bytes_in_memory, column_names, place_of, whole_files
 from autocross.table.frames import to_polars
 from autocross.table.inference import known
+from autocross.table.outputs import Kind, keep_apart
 from autocross.table.source import InFiles, InMemory, Part, Source
 from autocross.training import Training, memory_limit
 
 Output = Literal["csr", "codes", "frame"]
 
+MODEL = Kind((), bundle.is_bundle, "is no model of autocross")  # what fit writes
 LEAST_WEIGHT, MOST_WEIGHT = 1e-37, 1e38  # what 32 bits hold
 CELLS_A_SECOND = 4_000_000  # of a table that are read twice and learned from in a second, crosses apart
 FEWEST_ROWS = 20_000  # that are not thinned out, however many columns they have: then columns are left out
@@ -120,7 +122,7 @@ class _Fitted(BaseEstimator):  # type: ignore[misc]
         return Options(**{entry.name: getattr(self, entry.name) for entry in fields(Options)})
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        with observed(self._options()) as (options, reporter), interruptible() as interrupt:
+        with observed(self._options(), X) as (options, reporter), interruptible() as interrupt:
             checkpoint.prepare(options)
             training = self._training(options, reporter, interrupt)
             source = source_of(X, y, sample_weight, options)
@@ -261,7 +263,7 @@ class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
     def refit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """New weights for the same fields and crosses, on new rows."""
         check_is_fitted(self, "model_")
-        with observed(self._options()) as (options, reporter):
+        with observed(self._options(), X) as (options, reporter):
             self._keep(refit(self.model_, self._rows(X), y, sample_weight, options, reporter))
         return self
 
@@ -306,11 +308,13 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
 
 
 @contextmanager
-def observed(options: Options) -> Iterator[tuple[Options, Reporter]]:
+def observed(options: Options, data: Any) -> Iterator[tuple[Options, Reporter]]:
     """A reporter with the observers that the options ask for, closed whatever happens.
 
     A journal that cannot be opened is an error before the work; later its failure, and that of the display, is only a warning.
+    What they write is not the data.
     """
+    keep_apart([data], journal=options.journal, checkpoint=checkpoint.file_of(options))
     reporter = Reporter([] if options.journal is None else [Journal(options.journal)])
 
     def show() -> None:

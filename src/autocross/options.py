@@ -173,6 +173,8 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
             raise OptionError(f"Option {name}={value!r} is no text. Give a text, or leave it out.")
         if not os.fspath(value):
             raise OptionError(f"Option {name}={value!r} is empty. Give a text, or leave it out.")
+        if "\0" in os.fspath(value):
+            raise OptionError(f"Option {name}={value!r} holds a zero byte. Give a text without, or leave it out.")
     elif bool in kinds:
         if not is_truth(value):
             raise OptionError(f"Option {name}={value!r} is neither True nor False. Give one of the two.")

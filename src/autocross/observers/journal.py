@@ -17,6 +17,8 @@ class Journal:
     def __init__(self, path: str) -> None:
         self.what = f"The journal {path!r}"
         try:
+            if not may_append(Path(path)):
+                raise FileError(f"Cannot append to {path!r}: it is no journal of autocross. Give another path.")
             torn = ends_within_a_line(Path(path))
             self.stream: IO[str] = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  closed by close
         except (OSError, ValueError) as error:
@@ -40,3 +42,15 @@ def ends_within_a_line(path: Path) -> bool:
     with path.open("rb") as former:
         former.seek(-1, os.SEEK_END)
         return former.read(1) != b"\n"
+
+
+def may_append(path: Path) -> bool:
+    """Whether there is no file yet, or an empty one, or one that begins with an event."""
+    if not path.is_file():
+        return True
+    with path.open("rb") as stream:
+        first = stream.readline(100_000)
+    try:
+        return not first or "event" in dict(json.loads(first))
+    except (ValueError, TypeError, RecursionError):
+        return False

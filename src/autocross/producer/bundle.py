@@ -117,6 +117,17 @@ def read(path: str | Path) -> Model:
             raise BundleError(f"Cannot load {str(path)!r}: its manifest is damaged ({why}). Save or copy it again.") from error
 
 
+def is_bundle(path: Path) -> bool:
+    """Whether a file is a model of autocross, as far as its header tells."""
+    from safetensors import safe_open
+
+    try:
+        with safe_open(str(path), framework="numpy") as stored:
+            return KEY in (stored.metadata() or {})
+    except Exception:  # whatever it is, it is no bundle
+        return False
+
+
 def checksum(manifest: dict[str, Any], arrays: Arrays) -> str:
     """A hash of all that is stored: a bit that flips must not change a score."""
     digest = xxhash.xxh64(json.dumps(manifest).encode())

@@ -69,7 +69,7 @@ class Entry:
 class Container:
     """An open file: the text that its header keeps under a key, and its arrays."""
 
-    def __init__(self, stream: IO[bytes], key: str) -> None:
+    def __init__(self, stream: IO[bytes], key: str, what: str = "model") -> None:
         self.stream = stream
         self.size = os.fstat(stream.fileno()).st_size
         self.expected: set[str] = set()
@@ -78,7 +78,7 @@ class Container:
         texts = header.pop("__metadata__", None)
         text = texts.get(key) if isinstance(texts, dict) else None
         if text is None:
-            raise BundleError("it is a safetensors file, but not a model of autocross. Give the path of a saved model.")
+            raise BundleError(f"it is a safetensors file, but not a {what} of autocross. Give the path of a saved {what}.")
         self.manifest = objects_of(text)
         self.entries = self.tiled(header)
 

@@ -17,10 +17,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from autocross.errors import AutoCrossError, BundleError, FileError
-from autocross.producer.bundle import require
+from autocross.producer.container import Container, open_file, require
 from autocross.table.atomic import replace_file
-
-KINDS: dict[type[Any], str] = {np.float64: "F64", np.uint32: "U32", np.uint8: "U8"}  # as safetensors names them
 
 
 def write(path: Path, key: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -40,42 +38,39 @@ def hash_of(data: bytes) -> str:
 class Stored:
     """An open file: its facts, and its arrays as far as they are asked for."""
 
-    def __init__(self, file: Any, content: Any) -> None:
+    def __init__(self, container: Container) -> None:
+        content = container.manifest
         require(isinstance(content, dict) and set(content) == {"facts", "arrays", "checksum"}, "it has no proper facts")
         checksum = content.pop("checksum")
         require(checksum == hash_of(json.dumps(content).encode()), "its checksum does not fit its facts")
-        self.file = file
+        self.container = container
         self.facts, self.checksums = content["facts"], content["arrays"]
         require(isinstance(self.facts, dict) and isinstance(self.checksums, dict), "it has no proper facts")
-        require(set(self.checksums) == set(file.keys()), "its arrays are not those that its facts name")
+        require(set(self.checksums) == set(container.entries), "its arrays are not those that its facts name")
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of an array, which is not read for that."""
         require(name in self.checksums, f"array {name!r} is not in it")
-        return tuple(self.file.get_slice(name).get_shape())
+        return self.container.entries[name].shape
 
     def array(self, name: str, kind: type[Any], shape: tuple[int, ...]) -> NDArray[Any]:
         """An array that must be of this kind and shape."""
         require(self.shape(name) == shape, f"array {name!r} has the wrong shape")
-        require(self.file.get_slice(name).get_dtype() == KINDS[kind], f"array {name!r} is of the wrong kind")
-        found: NDArray[Any] = self.file.get_tensor(name)
-        require(hash_of(found.tobytes()) == self.checksums[name], f"array {name!r} does not fit its checksum")
-        return found
+        require(self.container.entries[name].kind == np.dtype(kind), f"array {name!r} is of the wrong kind")
+        values = self.container.array(name, f"array {name!r}", may_be_zero=True)
+        require(hash_of(values.tobytes()) == self.checksums[name], f"array {name!r} does not fit its checksum")
+        return values
 
 
 @contextmanager
-def opened(path: Path, key: str) -> Iterator[Stored]:
+def opened(path: Path, key: str, what: str) -> Iterator[Stored]:
     """Open a file to read it. Whatever is wrong with what it holds, found here or by the caller, is a BundleError."""
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with path.open("rb"), safe_open(str(path), framework="numpy") as file:  # the former says why it cannot be opened
-            metadata = file.metadata() or {}
-            require(key in metadata, "it is a file of another kind")
-            yield Stored(file, json.loads(metadata[key]))
-    except AutoCrossError:
-        raise
-    except OSError as error:
-        raise FileError(f"Cannot read {str(path)!r}: {error.strerror or error}.") from error
-    except (SafetensorError, KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, OverflowError) as error:
-        raise BundleError(f"its content is damaged ({type(error).__name__}: {error}). Save or copy it again.") from error
+    with open_file(path) as stream:
+        try:
+            yield Stored(Container(stream, key, what))
+        except AutoCrossError:
+            raise
+        except OSError as error:
+            raise FileError(f"Cannot read {str(path)!r}: {error.strerror or error}.") from error
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError, OverflowError, MemoryError) as error:
+            raise BundleError(f"its content is damaged ({type(error).__name__}: {error}). Save or copy it again.") from error

@@ -90,7 +90,9 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     stored.expect_no_more()
 
     encoder = Encoder(schema, tuple(unpack_column(at, entry, column, stored) for at, entry, column in columns))
-    crosses = tuple(unpack_cross(at, entry, encoder, stored) for at, entry in enumerate(manifest["crosses"]))
+    crosses = tuple(
+        unpack_cross(at, entry, encoder, stored.array(f"cross.{at}", f"cross {at}")) for at, entry in enumerate(manifest["crosses"])
+    )
     producer = Producer(encoder, crosses)
     deep = unpack_deep(manifest["deep"], encoder, stored) if "deep" in manifest else None
     weights = tuple(unpack_weights(at, field.name, stored) for at, field in enumerate(producer.fields))
@@ -225,9 +227,8 @@ def expect_cross(at: int, entry: Facts, told: Facts, sizes: Sequence[tuple[str, 
     return " x ".join(names), FIRST + n_values + entry["n_buckets"]
 
 
-def unpack_cross(at: int, entry: Facts, encoder: Encoder, stored: Container) -> CrossCoder:
+def unpack_cross(at: int, entry: Facts, encoder: Encoder, values: NDArray[Any]) -> CrossCoder:
     """One cross, its values in the order of their keys."""
-    values = stored.array(f"cross.{at}", f"cross {at}")
     sizes = tuple(encoder.fields[one].n_codes for one in entry["fields"])
     require(bool((values < np.array(sizes)).all()), f"cross {at} has a value that its fields cannot have")
     cross = CrossCoder(tuple(entry["fields"]), sizes, values, entry["n_buckets"], entry["width"])

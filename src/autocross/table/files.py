@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from autocross.errors import FileError, TableError
+from autocross.errors import AutoCrossError, FileError, TableError
 from autocross.table import dialect as dialects
 from autocross.table import parquet
 from autocross.table.atomic import replace_file
@@ -28,6 +28,8 @@ CSV_PLAIN, CSV_PACKED = 3, 15  # how much larger a file is in memory
 
 def place_of(path: str | Path) -> Place:
     """Where a path or a URL leads."""
+    if path == "":
+        raise FileError("The path of the table is empty. Give the path of a CSV or Parquet file, or of a folder of Parquet files.")
     return Remote(path) if isinstance(path, str) and "://" in path else Path(path)
 
 
@@ -45,28 +47,43 @@ def understood(path: Place, dialect: Dialect = ANY) -> Iterator[None]:
     try:
         if not path.exists():
             raise FileError(f"There is no file {str(path)!r}. Check the path.")
-        if not (path.is_dir() or path.name.lower().endswith((*PARQUET_ENDINGS, *CSV_ENDINGS))):
+        if not (path.is_dir() or has_ending(path)):
             raise FileError(
                 f"Cannot tell what {str(path)!r} is. Name it .csv (also .csv.gz, .csv.zst) or .parquet, "
                 "or give a folder of Parquet files."
             )
+        if isinstance(path, Path) and not (path.is_dir() or path.is_file()):
+            raise FileError(f"Cannot read {str(path)!r}: it is a pipe or a device. Give a file.")
         yield
     except pl.exceptions.NoDataError:
         raise TableError(f"File {str(path)!r} is empty. Give a file with a line of column names and one line a row.") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise FileError(f"Cannot read {str(path)!r}: {explain(error, path, dialect)}") from error
+    except AutoCrossError:
+        raise
+    except Exception as error:  # a store has errors of its own
+        if not isinstance(path, Remote):
+            raise
+        why = f"{type(error).__name__}: {error}"
+        raise FileError(f"Cannot reach {path.url!r}: {why}. Check the address, the network and your credentials.") from error
 
 
 def is_parquet(path: Place) -> bool:
     return path.name.lower().endswith(PARQUET_ENDINGS)
 
 
+def has_ending(path: Place) -> bool:
+    """Whether the name tells how the file is to be read."""
+    return path.name.lower().endswith((*PARQUET_ENDINGS, *CSV_ENDINGS))
+
+
 # Part by part.
 
 
 def bytes_in_memory(path: Place) -> int:
-    """About what the rows would take, read as a whole; 0 where there is nothing to read."""
-    return sum(bytes_of_file(file) for file in files_of(path)) if path.exists() else 0
+    """About what the rows would take, read as a whole."""
+    with understood(path):
+        return sum(bytes_of_file(file) for file in files_of(path))
 
 
 def bytes_of_file(file: Place) -> int:
@@ -78,9 +95,8 @@ def bytes_of_file(file: Place) -> int:
 
 def column_names(path: Place, dialect: Dialect = ANY) -> list[str]:
     """The columns of a file, or of the first file of a folder."""
-    file = files_of(path)[0]
-    with understood(file, dialect):
-        return head_of(file, dialect).collect_schema().names()
+    with understood(path, dialect):
+        return head_of(files_of(path)[0], dialect).collect_schema().names()
 
 
 @dataclass(frozen=True)
@@ -270,4 +286,4 @@ def write(frame: pl.DataFrame, path: Path) -> None:
     elif name.endswith(".csv"):
         replace_file(path, frame.write_csv)
     else:
-        raise FileError(f"Cannot tell how to write {str(path)!r}. Name it .csv or .parquet.")
+        raise FileError(f"Cannot write {str(path)!r}: its ending does not tell how. Name it .csv or .parquet.")

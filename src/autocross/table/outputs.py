@@ -1,0 +1,114 @@
+"""Where may be written: never over what is read, and over a file of others only if the user says so."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from autocross.errors import AutoCrossError, FileError
+from autocross.table.files import column_names, place_of
+from autocross.table.remote import Remote
+
+PREDICTIONS = ["probability", "prediction"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of file that a command writes: how its name may end, how to tell one, and what is said of another file."""
+
+    endings: tuple[str, ...]
+    ours: Callable[[Path], bool]
+    otherwise: str
+
+
+def has_columns(path: Path, names: Sequence[str]) -> bool:
+    """Whether a file is a table with these columns and no others."""
+    try:
+        return column_names(path) == list(names)
+    except AutoCrossError:
+        return False
+
+
+TABLE_ENDINGS = (".csv", ".parquet")
+PREDICTED = Kind(TABLE_ENDINGS, lambda path: has_columns(path, PREDICTIONS), "is no table of predictions")
+FEATURES = Kind(TABLE_ENDINGS, lambda path: False, "cannot be told from data")
+
+
+def check_output(name: str, kind: Kind, force: bool, read: Sequence[Any], **beside: str | Path | None) -> Path:
+    """Where to write a file, if that can and may be: said before the work, not after it.
+
+    ``read`` are the files that are read meanwhile, and ``beside`` those that are written as well. A file that is there must be
+    empty or of the same kind, or else the user must say by ``force`` that it may be replaced.
+    """
+
+    def refuse(why: str) -> FileError:
+        return FileError(f"Cannot write the output {name!r}: {why}")
+
+    if not name:
+        raise refuse("the name is empty. Give the name of a file.")
+    if "\0" in name:
+        raise refuse("the name holds a zero byte. Give the name of a file.")
+    if "://" in name:
+        raise refuse("it is a URL, and only files on this machine can be written. Give a path.")
+    path = Path(name)
+    try:
+        if not path.absolute().parent.is_dir():
+            raise refuse(f"there is no folder {str(path.parent)!r}. Create it first.")
+        if path.is_dir():
+            raise refuse("it is a folder. Give the name of a file.")
+        if path.exists() and not path.is_file():
+            raise refuse("it is no file. Give the name of a file.")
+        if kind.endings and not path.name.lower().endswith(kind.endings):
+            raise refuse(f"its ending does not tell how. Name it {' or '.join(kind.endings)}.")
+        if not os.access(path.absolute().parent, os.W_OK):
+            raise refuse("its folder cannot be written to. Give another place.")
+        keep_apart(read, output=name, **beside)
+        if not force and path.exists() and path.stat().st_size and not kind.ours(path):
+            raise refuse(f"it exists, and {kind.otherwise}. Give another name, or replace it with --force.")
+    except OSError as error:
+        raise refuse(f"{error.strerror}. Give another name.") from None
+    return path
+
+
+def keep_apart(read: Sequence[Any], **written: str | Path | None) -> None:
+    """Refuse to write over a file that is read, into a folder that is read, or twice into one file; frames are no files."""
+    outputs = {what: os.fspath(path) for what, path in written.items() if path is not None}
+    for what, name in outputs.items():
+        for place in map(local_path, read):
+            if place is None:
+                continue
+            if place.is_dir() and same(Path(name).absolute().parent, place):
+                raise FileError(
+                    f"Cannot write the {what} {name!r}: its folder is read, and what is written there would be read the next time. "
+                    "Give another place."
+                )
+            for file in place.iterdir() if place.is_dir() else [place]:
+                if same(name, file):
+                    raise FileError(
+                        f"Cannot write the {what} {name!r}: it is the file {str(file)!r}, which is read. Give another name."
+                    )
+    for (what, first), (other, second) in combinations(outputs.items(), 2):
+        if same(first, second):
+            raise FileError(f"Cannot write the {other} {second!r}: it is the {what} too. Give another name.")
+
+
+def local_path(data: Any) -> Path | None:
+    """Where on this machine rows are read from, if they are."""
+    if not isinstance(data, (str, Path)):
+        return None
+    place = place_of(data)
+    if not isinstance(place, Remote):
+        return place if os.path.exists(place) else None
+    return Path(place.store[1]) if place.url.startswith(("file://", "local://")) else None
+
+
+def same(first: str | Path, second: str | Path) -> bool:
+    """Whether two paths lead to one file, through links and whatever their spelling."""
+    try:
+        return os.path.samefile(first, second)
+    except OSError:  # one of them is not there
+        return os.path.realpath(first) == os.path.realpath(second)

@@ -199,7 +199,7 @@ def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_refused(left: Path, tmp_path: Path) -> None:
     data = (left / checkpoint.FILE).read_bytes()
     (tmp_path / checkpoint.FILE).write_bytes(data[: len(data) // 2])
-    with pytest.raises(FileError, match=r"Cannot read the checkpoint .*its content is damaged .*Or fit anew, without resume"):
+    with pytest.raises(FileError, match=r"Cannot read the checkpoint .*The file is damaged .*Or fit anew, without resume"):
         AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit("no such rows.parquet", "label")
 
 
@@ -233,7 +233,6 @@ def test_a_bad_folder_is_told_before_the_rows_are_read(name: str, left: Path, sm
         refused(tmp_path / "file", "File exists")
         refused(tmp_path / "file" / "folder", "Not a directory")
         refused(small_disk.folder / "new" / "folder", "Read-only file system")
-        refused("null\0byte", "embedded null byte")
         (tmp_path / "folder" / checkpoint.FILE).mkdir(parents=True)
         refused(tmp_path / "folder", f"{checkpoint.FILE!r} in it is no file")
 
@@ -259,7 +258,7 @@ def fit_while(rows: Path, folder: Path, meddling: Meddling) -> Model:
 
 def round_of(path: Path) -> int:
     """How many rounds were finished when the checkpoint was written."""
-    with store.opened(path, checkpoint.KEY) as stored:
+    with store.opened(path, checkpoint.KEY, "checkpoint") as stored:
         return int(stored.facts["round"])
 
 

@@ -287,12 +287,12 @@ def test_files_that_are_no_checkpoint(scene: Scene, tmp_path: Path) -> None:
 
     for data in (b"", b"\0" * 1000, b"job,age\ncook,37\n", scene.path.read_bytes()[:-1], scene.path.read_bytes() + b"\0"):
         path.write_bytes(data)
-        refused("its content is damaged")
+        refused("The file is damaged")
     path.write_bytes(to_bytes({"a": np.zeros(3)}))
     refused("it is a file of another kind")
     for text in ("", "[]", "{", "null", "[" * 100_000, "1" * 5_000, '{"facts": 1, "arrays": 1, "checksum": 1}'):
         path.write_bytes(to_bytes({"a": np.zeros(3)}, metadata={checkpoint.KEY: text}))
-        refused("its content is damaged|it has no proper facts|its checksum does not fit")
+        refused("its content is damaged|The file is damaged|it has no proper facts|its checksum does not fit")
 
 
 def test_a_file_that_may_not_be_read(scene: Scene) -> None:
@@ -308,7 +308,7 @@ def test_a_file_that_may_not_be_read(scene: Scene) -> None:
 def test_a_file_that_unpacks_to_more_than_it_is(scene: Scene, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / checkpoint.FILE, "w", zipfile.ZIP_DEFLATED) as bomb:
         bomb.writestr("weight.0.1.npy", bytes(1 << 24))
-    with pytest.raises(FileError, match=r"Cannot read the checkpoint .*its content is damaged"):
+    with pytest.raises(FileError, match=r"Cannot read the checkpoint .*.*The file is damaged"):
         scene.load(tmp_path)
 
 

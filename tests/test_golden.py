@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from autocross import load
-from autocross.producer import bundle
+from autocross.producer import unpacking
 from autocross.producer.words import in_words, summary
 from golden import make
 
@@ -39,7 +39,7 @@ def test_a_golden_file_scores_as_on_the_day_it_was_made(name: str) -> None:
 
 
 def test_every_format_that_can_be_written_has_a_golden_file() -> None:
-    assert {f"format-{number}" for number in range(1, bundle.FORMAT + 1)} <= {path.stem for path in GOLDEN.glob("*.acx")}
+    assert {f"format-{number}" for number in range(1, unpacking.FORMAT + 1)} <= {path.stem for path in GOLDEN.glob("*.acx")}
 
 
 def test_golden_files_are_small_and_are_not_overwritten() -> None:

@@ -167,7 +167,7 @@ def test_a_journal_whose_reader_has_gone(people: pl.DataFrame, classifier: AutoC
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     given = Options(journal=str(pipe), engine="serial", quiet=True)
-    with pytest.warns(FileWarning) as warned, observed(given) as (options, reporter):
+    with pytest.warns(FileWarning) as warned, observed(given, people) as (options, reporter):
         assert json.loads(os.read(reader, 1 << 16))["event"] == "FitStarted"
         os.close(reader)
         model = Training(options, reporter, Interrupt()).fit(source_of(people, "bought", None, options))
@@ -176,7 +176,7 @@ def test_a_journal_whose_reader_has_gone(people: pl.DataFrame, classifier: AutoC
         np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("path", ["no/folder/journal", "/proc/journal", "null\0byte"])
+@pytest.mark.parametrize("path", ["no/folder/journal", "/proc/journal"])
 def test_a_bad_path_of_the_journal_is_an_error_before_the_rows_are_read(path: str) -> None:
     with pytest.raises(FileError, match=r"Cannot write the journal .*\. Give another path"):
         AutoCrossClassifier(quiet=True, journal=path).fit("no such rows.parquet", "bought")

@@ -87,7 +87,13 @@ def deep() -> AutoCrossClassifier:
     return fitted(WideDeepClassifier(quiet=True, engine="serial", split="random", **options))
 
 
-FORMATS: dict[str, Callable[[], AutoCrossClassifier]] = {"format-1": linear, "format-2": deep}
+def private() -> AutoCrossClassifier:
+    """Format 3: hashes instead of the values of categories."""
+    options: dict[str, Any] = {"max_crosses": 3, "granularities": [10, 40], "private": True}
+    return fitted(AutoCrossClassifier(quiet=True, engine="serial", split="random", **options))
+
+
+FORMATS: dict[str, Callable[[], AutoCrossClassifier]] = {"format-1": linear, "format-2": deep, "format-3": private}
 
 
 def write(name: str, make: Callable[[], AutoCrossClassifier]) -> bool:

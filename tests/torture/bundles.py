@@ -7,7 +7,6 @@ bounded.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import resource
@@ -21,10 +20,9 @@ import numpy as np
 import polars as pl
 from safetensors.numpy import save as to_bytes
 
-from autocross.encoding.encoder import Encoder
-from autocross.errors import BundleError, FileError
+from autocross.errors import FileError
+from autocross.features import FIRST
 from autocross.producer import bundle
-from autocross.producer.model import Producer
 from autocross.producer.words import in_words, summary
 from autocross.serving.scorer import Scorer
 from torture.tools import Refused, answer, require, require_one_as_many
@@ -156,15 +154,23 @@ def change_array(arrays: Arrays, rng: Rng) -> None:
 
 def fit_weights(manifest: Manifest, arrays: Arrays) -> None:
     """Give every field as many weights as it has codes now: a forger would."""
-    schema = {entry["name"]: bundle.unpack_schema(entry) for entry in manifest["schema"]}
-    columns = [bundle.unpack_column(at, one, schema[one["name"]], arrays) for at, one in enumerate(manifest["columns"])]
-    encoder = Encoder(tuple(schema.values()), tuple(columns))
-    crosses = [bundle.unpack_cross(at, one, encoder, arrays) for at, one in enumerate(manifest["crosses"])]
-    for at, field in enumerate(Producer(encoder, tuple(crosses)).fields):
-        tables = [f"weight.{at}", f"deep.embeddings.{at}"] if at < len(encoder.fields) else [f"weight.{at}"]
+    sizes = [n_codes for at, entry in enumerate(manifest["columns"]) for n_codes in sizes_of(at, entry, arrays)]
+    crossed = [FIRST + len(arrays[f"cross.{at}"]) + entry["n_buckets"] for at, entry in enumerate(manifest["crosses"])]
+    for at, n_codes in enumerate([*sizes, *crossed]):
+        tables = [f"weight.{at}", f"deep.embeddings.{at}"] if at < len(sizes) else [f"weight.{at}"]
         for name in tables:
-            if name in arrays and len(arrays[name]) != field.n_codes < MOST_CODES:
-                arrays[name] = np.resize(arrays[name], (field.n_codes, *arrays[name].shape[1:]))
+            if name in arrays and len(arrays[name]) != n_codes < MOST_CODES:
+                arrays[name] = np.resize(arrays[name], (n_codes, *arrays[name].shape[1:]))
+
+
+def sizes_of(at: int, entry: Manifest, arrays: Arrays) -> list[int]:
+    """How many codes each field of a column has, as far as the file says."""
+    if entry["coder"] == "bins":
+        return [FIRST + len(arrays[f"edges.{at}.{place}"]) + 1 for place in range(len(entry["names"]))]
+    if entry["coder"] == "calendar":
+        return [FIRST + len(values) for values in entry["seen"].values()]
+    values = arrays[f"hash.{at}"] if entry["coder"] == "hashes" else arrays[f"ends.{at}"]
+    return [FIRST + len(values) + entry["n_buckets"]]
 
 
 def mutated(content: bytes, rng: Rng) -> bytes:
@@ -179,8 +185,7 @@ def mutated(content: bytes, rng: Rng) -> bytes:
             else:
                 change_array(arrays, rng)
         if rng.random() < 0.5:
-            with contextlib.suppress(BundleError):
-                fit_weights(manifest, arrays)
+            fit_weights(manifest, arrays)
         return joined(manifest, arrays)
     except (ValueError, KeyError, IndexError, TypeError, struct.error, OverflowError, AttributeError):
         return with_bytes_changed(content, rng)  # what is left is no bundle any more

@@ -15,34 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import save as to_bytes
 
 from autocross import AutoCrossClassifier, load
 from autocross.cli import run
 from autocross.errors import BundleError, FileError
-from autocross.producer import bundle
+from forgery import Arrays, Manifest, forge, parts
 
-Manifest = dict[str, Any]
-Arrays = dict[str, np.ndarray[Any, Any]]
 Layout = dict[str, tuple[str, tuple[int, ...]]]
 
 SIZES = {"U8": 1, "U32": 4, "F32": 4, "I64": 8, "F64": 8}
 ROOM = 100 << 20  # bytes that a refused file may cost beyond what a small model takes
-
-
-def parts(path: Path) -> tuple[Manifest, Arrays]:
-    """The manifest and the arrays of a file in good order."""
-    with safe_open(str(path), framework="numpy") as stored:
-        return json.loads(stored.metadata()["autocross"]), {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-
-
-def forge(path: Path, manifest: Manifest, arrays: Arrays) -> Path:
-    """Write a file whose checksum fits."""
-    manifest = {key: value for key, value in manifest.items() if key != "checksum"}
-    manifest["checksum"] = bundle.checksum(manifest, arrays)
-    path.write_bytes(to_bytes(arrays, metadata={"autocross": json.dumps(manifest)}))
-    return path
 
 
 def layout_of(arrays: Arrays) -> Layout:
@@ -294,7 +276,7 @@ def test_a_large_model_in_good_order_loads(usual: Path, tmp_path: Path) -> None:
     assert 0 < model.score_one({"job": values[-1]}) < 1
 
 
-# Records that are not those of the model. The checksum fits: it protects from damage, not from an attacker.
+# Records that are not those of the model.
 
 
 def in_about(**facts: Any) -> Callable[[Manifest], object]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from autocross import forks as _forks  # noqa: F401  it must be there before the first fork, to know what a child can do
+
 if TYPE_CHECKING:
     from autocross.deep_estimator import WideDeepClassifier
     from autocross.estimator import AutoCross, AutoCrossClassifier

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from autocross import forks
 from autocross.errors import AutoCrossError, FileError, TableError
 from autocross.table import dialect as dialects
 from autocross.table import parquet
@@ -44,6 +45,7 @@ def read(path: Place, dialect: Dialect = ANY) -> pl.DataFrame:
 @contextmanager
 def understood(path: Place, dialect: Dialect = ANY) -> Iterator[None]:
     """A path that can be read, and readers' complaints in words that help."""
+    forks.check()
     try:
         if not path.exists():
             raise FileError(f"There is no file {str(path)!r}. Check the path.")

@@ -11,6 +11,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 import polars as pl
 
+from autocross import forks
 from autocross.errors import TableError
 from autocross.table.dialect import ANY, Dialect
 from autocross.table.files import place_of, read
@@ -19,6 +20,7 @@ from autocross.table.values import text_of
 
 def to_polars(data: Any, dialect: Dialect = ANY) -> pl.DataFrame:
     """The rows of a frame, a two-dimensional array or a path, in case of a CSV file with what is known of it."""
+    forks.check()
     if isinstance(data, (str, Path)):
         return read(place_of(data), dialect)
     if isinstance(data, pl.DataFrame):

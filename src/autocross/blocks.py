@@ -10,8 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 from autocross.engines import changes
 from autocross.features import FieldCodes, joined
 from autocross.folds import FoldRule, mix
+from autocross.scratch import Scratch, Stored
 
 Cross = tuple[int, ...]  # sorted fields; one field is order 1, none is the intercept
 INTERCEPT: Cross = ()
@@ -32,7 +31,7 @@ class Block:
 
     ``row`` are the rows' numbers in the table of ``n_all`` rows, ``place`` their places in the shuffle, 2^32 being its length,
     ``cluster`` the numbers of their groups or periods, ``trials`` the codes of candidates, ``former`` odds and losses kept for
-    comparison, ``whole`` what there was before it was made narrow.
+    comparison, ``whole`` what there was before it was made narrow, ``scratch`` where codes are kept, if not in memory.
     """
 
     codes: dict[Cross, FieldCodes]
@@ -47,6 +46,15 @@ class Block:
     trials: list[FieldCodes] = field(default_factory=list)
     former: tuple[NDArray[np.float64], NDArray[np.float64]] = field(default_factory=lambda: (np.zeros((0, 0)), np.zeros(0)))
     whole: Block | None = None
+    scratch: Scratch | None = None
+
+    def coded(self, cross: Cross) -> FieldCodes:
+        """The codes of a cross, to work with: those on the disk are in memory as long as they are held."""
+        return self.codes[cross].read()
+
+    def keep(self, cross: Cross, coded: FieldCodes) -> None:
+        """Keep the codes of a cross, in memory or on the disk."""
+        self.codes[cross] = coded.stored(self.scratch)
 
     @property
     def n_rows(self) -> int:
@@ -58,16 +66,14 @@ class Block:
 
 
 @changes("stems")
-def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]], folder: Path | None) -> None:
+def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]]) -> None:
     """The fields instead of the stems they are read from: each one's stem, and its codes by those of the stem if they differ."""
-    fields: dict[Cross, FieldCodes] = {}
+    stems, block.codes = block.codes, {INTERCEPT: block.codes[INTERCEPT]}
     for at, (stem, table) in enumerate(kept):
-        coded = block.codes[(stem,)]
-        if table is not None:
-            codes = room(table.dtype, block.n_rows, folder)
-            coded = FieldCodes(np.take(table, coded.codes, out=codes, mode="clip"))
-        fields[(at,)] = coded
-    block.codes = {INTERCEPT: block.codes[INTERCEPT], **fields}
+        if table is None:
+            block.codes[(at,)] = stems[(stem,)]
+        else:
+            block.keep((at,), FieldCodes(np.take(table, stems[(stem,)].read().codes, mode="clip")))
 
 
 @changes("rows", reads=("fold", "odds"))
@@ -101,20 +107,13 @@ def codes_of(cross: Cross) -> str:
     return f"codes {cross}"
 
 
-def room(kind: Any, n: int, folder: Path | None) -> NDArray[Any]:
-    """A place for codes: in memory, or in a file of the folder, which has no name and goes with the codes."""
-    if folder is None or n == 0:
-        return np.empty(n, kind)
-    with TemporaryFile(dir=folder) as file:
-        return np.memmap(file, kind, "w+", shape=(n,))
-
-
 class BlockWriter:
-    """Rows -> shuffled blocks, part by part. Given a folder, the codes of single-value fields are kept in files there.
+    """Rows -> shuffled blocks, part by part. Given a scratch file, codes are kept there.
 
-    The rows are ``n_rows`` of ``n_all``, from the ``first_row`` on.
+    ``kinds`` are the types of the fields' codes, None where a row may have several. The rows are ``n_rows`` of ``n_all``, from the
+    ``first_row`` on.
 
-    Files are written from their beginning to their end: pages written here and there would go to the disk many times over.
+    On the disk a field's codes are written from the first to the last: pages written here and there would go there many times over.
     """
 
     def __init__(
@@ -122,21 +121,29 @@ class BlockWriter:
         kinds: Sequence[Any],
         n_rows: int,
         seed: int,
-        folder: Path | None = None,
+        scratch: Scratch | None = None,
         first_row: int = 0,
         n_all: int | None = None,
     ) -> None:
-        self.n_rows, self.seed, self.folder = n_rows, seed, folder
+        self.n_rows, self.seed, self.scratch = n_rows, seed, scratch
         self.first_row, self.n_all = first_row, n_rows if n_all is None else n_all
         self.ragged: dict[int, list[FieldCodes]] = {}
-        self.codes: list[NDArray[Any] | None] = [room(kind, n_rows, folder) for kind in kinds]
+        self.codes: list[Any] = [self.room(kind) for kind in kinds]
+
+    def room(self, kind: Any) -> Any:
+        """Where the codes of a field go; those of which a row may have several need a room for each part."""
+        if kind is None:
+            return None
+        return np.empty(self.n_rows, kind) if self.scratch is None else self.scratch.room(kind, self.n_rows)
 
     def add(self, first_row: int, codes: Mapping[int, FieldCodes]) -> None:
         """The codes of rows in sequence, by the numbers of their stems."""
         for stem, coded in codes.items():
             room = self.codes[stem]
-            if coded.starts is not None or room is None:
-                self.ragged.setdefault(stem, []).append(coded)
+            if coded.starts is not None:
+                self.ragged.setdefault(stem, []).append(coded.stored(self.scratch))
+            elif isinstance(room, Stored):
+                room.write(first_row, coded.codes)
             else:
                 room[first_row : first_row + coded.n_rows] = coded.codes
 
@@ -157,12 +164,10 @@ class BlockWriter:
 
         def shuffled(at: int) -> list[FieldCodes]:
             if at in self.ragged:
-                whole = joined(self.ragged.pop(at))
-                return [whole.take(mine) for mine in rows]
-            written, self.codes[at] = self.codes[at], None
-            assert written is not None
-            places = [room(written.dtype, len(mine), self.folder) for mine in rows]
-            return [FieldCodes(written.take(mine, out=here, mode="clip")) for mine, here in zip(rows, places, strict=True)]
+                written = joined([part.read() for part in self.ragged.pop(at)])
+            else:
+                written, self.codes[at] = FieldCodes(self.codes[at]).read(), None
+            return [written.take(mine).stored(self.scratch) for mine in rows]
 
         coded = list(each(shuffled, stems))
         found = []
@@ -172,7 +177,8 @@ class BlockWriter:
             row = self.first_row + mine
             own = None if cluster is None else cluster[row]
             place = (mix(self.seed, row) >> np.uint64(32)).astype(np.uint32)
-            found.append(Block(codes, label[mine], weight[mine], rule.of(row, own), row, place, self.n_all, own))
+            rest = (label[mine], weight[mine], rule.of(row, own), row, place, self.n_all, own)
+            found.append(Block(codes, *rest, scratch=self.scratch))
         return found
 
 
@@ -185,6 +191,6 @@ def make_blocks(
     n_blocks: int,
 ) -> list[Block]:
     """Spread rows that are all here over blocks, shuffled."""
-    writer = BlockWriter([one.codes.dtype for one in codes], len(label), seed)
+    writer = BlockWriter([None if one.starts is not None else one.codes.dtype for one in codes], len(label), seed)
     writer.add(0, dict(enumerate(codes)))
     return writer.blocks(n_blocks, range(len(codes)), label, weight, rule)

@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.scratch import Scratch, read
+
 Kind = Literal["categorical", "numerical", "multivalue", "time", "ignore"]
 
 MISSING = 0  # code of a missing value
@@ -18,6 +20,7 @@ FIRST = 2  # code of the first value
 CAP = 1 << 20  # most values of a column or a cross that get a code of their own
 FEWEST_BITS = 18
 MOST_BITS = 22  # with the values that have a code of their own fewer than 2^23 codes: a cross of them has keys of 63 bits
+TOGETHER = 1 << 16  # rows of which something is computed at once: what is needed on the way to it stays small
 
 
 def hash_bits(n_rows: int) -> int:
@@ -73,10 +76,13 @@ class Field:
 
 @dataclass(frozen=True)
 class FieldCodes:
-    """A field's codes in some rows; ``starts`` only where a row may hold any number of them."""
+    """A field's codes in some rows; ``starts`` only where a row may hold any number of them.
 
-    codes: NDArray[Any]
-    starts: NDArray[np.int64] | None = None
+    Both are arrays, or `Stored` ones of a `Scratch`, which can be cut but must be `read` to be worked with.
+    """
+
+    codes: Any
+    starts: Any = None
 
     @property
     def n_rows(self) -> int:
@@ -93,15 +99,30 @@ class FieldCodes:
             return FieldCodes(self.codes[first:last])
         return FieldCodes(self.codes, self.starts[first : last + 1])
 
+    def read(self) -> FieldCodes:
+        """The same as arrays."""
+        return FieldCodes(read(self.codes), None if self.starts is None else read(self.starts))
+
+    def stored(self, scratch: Scratch | None) -> FieldCodes:
+        """The same on the disk, if there is a file for it."""
+        if scratch is None:
+            return self
+        return FieldCodes(scratch.keep(self.codes), None if self.starts is None else scratch.keep(self.starts))
+
     def take(self, rows: NDArray[np.int64]) -> FieldCodes:
         """The codes of these rows, in this order."""
         if self.starts is None:
-            return FieldCodes(self.codes[rows])
-        sizes = (self.starts[1:] - self.starts[:-1])[rows]
+            return FieldCodes(self.codes.take(rows, mode="clip"))  # they are there: nothing has to be checked, or copied for it
+        sizes = self.starts[rows + 1] - self.starts[rows]
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        # Position of every code in the old array: its row's old start plus its place within the row.
-        at = np.repeat(self.starts[:-1][rows] - starts[:-1], sizes) + np.arange(starts[-1])
-        return FieldCodes(self.codes[at], starts)
+        codes = np.empty(starts[-1], self.codes.dtype)
+        for first in range(0, len(rows), TOGETHER):
+            some, size = rows[first : first + TOGETHER], sizes[first : first + TOGETHER]
+            begin, end = starts[first], starts[min(first + TOGETHER, len(rows))]
+            # Position of every code in the old array: its row's old start plus its place within the row.
+            shift = self.starts[some] - starts[first : first + len(some)]
+            codes[begin:end] = self.codes[np.repeat(shift, size) + np.arange(begin, end)]
+        return FieldCodes(codes, starts)
 
 
 def joined(parts: Sequence[FieldCodes]) -> FieldCodes:

@@ -47,14 +47,15 @@ def row_sums(block: Block) -> Ints:
     for first in range(0, block.n_rows, SLICE):
         last = min(first + SLICE, block.n_rows)
         row = mix(0, block.row[first:last])
-        sums += np.array([mix(1, row ^ held_by(part.between(first, last))).sum() for part in parts])
+        sums += np.array([mix(1, row ^ held_by(part.between(first, last).read())).sum() for part in parts])
     return sums.view(np.int64)
 
 
 def held_by(coded: FieldCodes) -> Hashes:
     """A number for what each row holds: its code, or a hash of its codes and of their places among them."""
     if coded.starts is None:
-        return coded.codes.astype(np.uint64)
+        alone: Hashes = coded.codes.astype(np.uint64)
+        return alone
     starts = coded.starts - coded.starts[0]
     codes = coded.codes[coded.starts[0] : coded.starts[-1]]
     place = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))

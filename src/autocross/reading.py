@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from autocross.encoding.encoder import Encoder, stem_codes
 from autocross.engines import changes, in_lanes
 from autocross.features import narrowest
 from autocross.folds import FoldRule
+from autocross.scratch import Scratch
 from autocross.table.coerce import typed
 from autocross.table.columns import TimeColumn
 from autocross.table.digest import Digest, Digests, Numbered, is_counted_as_it_is, merged, moved
@@ -58,14 +58,12 @@ def first_rows(source: Source, n_rows: int) -> Iterator[Part]:
 class Reader:
     """A share of the rows, and the pass that is going on over it. ``number`` is its place among the shares.
 
-    Given a folder, codes are kept in files there. ``numbered`` is what the second pass need not find again: columns of rows that
-    are in memory anyway. It may be missing.
+    ``numbered`` is what the second pass need not find again: columns of rows that are in memory anyway. It may be missing.
     """
 
     source: Source
     number: int
     n_threads: int = 1
-    folder: Path | None = None
     numbered: dict[str, Numbered] = field(default_factory=dict, repr=False)
     looking: Looking = field(init=False, repr=False)
     filling: Filling = field(init=False, repr=False)
@@ -185,7 +183,7 @@ def together(shares: Sequence[Looked], each: Each = map) -> tuple[list[Digest], 
 @dataclass(frozen=True)
 class Recipe:
     """How rows become codes. ``named`` are columns that folds may need; ``n_rows`` are those of each share; weights are divided by
-    2 to the power of ``exponent``."""
+    2 to the power of ``exponent``. Given a scratch file, codes are kept there."""
 
     encoder: Encoder
     classes: Classes
@@ -193,12 +191,13 @@ class Recipe:
     n_rows: Sequence[int]
     seed: int
     exponent: int
+    scratch: Scratch | None = None
 
 
 class Filling:
     """The codes, labels and weights of rows, as far as they are read."""
 
-    def __init__(self, source: Source, recipe: Recipe, number: int, n_threads: int, folder: Path | None) -> None:
+    def __init__(self, source: Source, recipe: Recipe, number: int, n_threads: int) -> None:
         self.recipe = recipe
         self.columns = {column.column.name: column for column in recipe.encoder.columns}
         self.stems = recipe.encoder.stems_of_columns
@@ -206,8 +205,8 @@ class Filling:
         self.part: Part | None = None  # the one that is encoded
         self.encoded: set[str] = set()  # columns
         n_rows, first_row = recipe.n_rows[number], sum(recipe.n_rows[:number])
-        kinds = [narrowest(stem.n_codes) for stem in recipe.encoder.stems]
-        self.writer = BlockWriter(kinds, n_rows, recipe.seed, folder, first_row, sum(recipe.n_rows))
+        kinds = [None if stem.ragged else narrowest(stem.n_codes) for stem in recipe.encoder.stems]
+        self.writer = BlockWriter(kinds, n_rows, recipe.seed, recipe.scratch, first_row, sum(recipe.n_rows))
         self.label, self.weight = np.empty(n_rows, np.uint8), np.empty(n_rows, np.float32)
         self.widths = [1] * len(kinds)
         self.named: list[pl.DataFrame] = []
@@ -218,7 +217,7 @@ class Filling:
 @changes("pass", anew=True)
 def begin_to_fill(reader: Reader, recipe: Recipe) -> None:
     """Begin the second pass."""
-    reader.filling = Filling(reader.source, recipe, reader.number, reader.n_threads, reader.folder)
+    reader.filling = Filling(reader.source, recipe, reader.number, reader.n_threads)
 
 
 @changes("pass")

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from autocross.models.metrics import measure, measure_bins
 from autocross.options import Options
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule
 from autocross.reading import Reader, Recipe
+from autocross.scratch import Scratch
 from autocross.search import granularity
 from autocross.search.loop import HARDLY_MORE, NO_MORE, Accepted, Search, State, put
 from autocross.search.stopping import Stopped, Stopping
@@ -94,7 +94,6 @@ class SoFar:
     """What a fit has found so far; if it must end early, this is what it ends with."""
 
     encoder: Encoder
-    folder: Path | None
     broader: Encoder | None = None  # with coarse fields behind the others
     regression: Regression | None = None
     accepted: tuple[Accepted, ...] = ()
@@ -105,7 +104,7 @@ class SoFar:
         if self.broader is None:
             origins, narrower = self.encoder.origins, self.encoder.keep(kept)
             added = self.encoder.coarse(narrower) if coarse else []
-            engine.run(keep_fields, [*(origins[at] for at in kept), *((stem, table) for stem, table, _ in added)], self.folder)
+            engine.run(keep_fields, [*(origins[at] for at in kept), *((stem, table) for stem, table, _ in added)])
             self.encoder = narrower
             self.broader = Encoder(narrower.schema, (*narrower.columns, *(column for _, _, column in added)))
 
@@ -147,20 +146,20 @@ class Training:
         self.reporter.tell(PhaseStarted, phase=READING, steps=2)
         with ExitStack() as open_things:
             engine = open_things.enter_context(self.start_engine())
-            folder = None
-            if engine.has_disk and not source.in_memory:
-                folder = Path(open_things.enter_context(TemporaryDirectory(prefix="autocross-")))
             self.each = in_lanes(open_things.enter_context(ThreadPoolExecutor(n_cores())), n_cores())
-            digests, classes, share_rows, total_weight = self.look(source, engine, folder)
+            digests, classes, share_rows, total_weight = self.look(source, engine)
             n_rows = sum(share_rows)
             self.check_memory(n_rows, engine.memory)
             schema = self.decide_schema(digests, source.names)
             encoding = self.decide_encoding(n_rows, schema)
             encoder = self.fit_encoder(schema, digests, encoding)
             del digests
-            encoder, rows, folds = self.read(source, share_rows, total_weight, encoder, classes, engine)
+            scratch = None
+            if engine.has_disk and not source.in_memory:
+                scratch = open_things.enter_context(Scratch(n_rows * encoder.bytes_a_row))
+            encoder, rows, folds = self.read(source, share_rows, total_weight, encoder, classes, engine, scratch)
             self.reporter.count_workers(engine, READING)
-            so_far = SoFar(encoder, folder)
+            so_far = SoFar(encoder)
             engine.between = self.stopping.check
             try:
                 why = self.find(engine, so_far, rows, folds, encoding.min_count)
@@ -185,13 +184,13 @@ class Training:
         self.stopping.excused += self.reporter.seconds - began
         return engine
 
-    def look(self, source: Source, engine: Engine, folder: Path | None) -> tuple[list[Digest], Classes, list[int], float]:
+    def look(self, source: Source, engine: Engine) -> tuple[list[Digest], Classes, list[int], float]:
         """The first pass: what each column holds, the labels, the rows of each share, and the weight of all rows."""
         if not source.n_rows:
             raise TableError("The table has no rows. Give at least one.")
         shares = source.shares(n_lots(source.n_rows, engine.n_shares))
         n_threads = engine.n_workers // engine.n_shares
-        engine.place([Reader(share, number, n_threads, folder) for number, share in enumerate(shares)])
+        engine.place([Reader(share, number, n_threads) for number, share in enumerate(shares)])
         engine.each(reading.begin_to_look, self.options.types or {})
         self.go_through(engine, 1, reading.look_on, "looked at", LOOK_SHARE)
         found = engine.each(reading.looked)
@@ -270,7 +269,14 @@ class Training:
         )
 
     def read(
-        self, source: Source, share_rows: list[int], total_weight: float, encoder: Encoder, classes: Classes, engine: Engine
+        self,
+        source: Source,
+        share_rows: list[int],
+        total_weight: float,
+        encoder: Encoder,
+        classes: Classes,
+        engine: Engine,
+        scratch: Scratch | None = None,
     ) -> tuple[Encoder, Rows, Folds]:
         """The second pass: codes into blocks, and what must be known of all rows."""
         for word in ("time", "groups"):
@@ -280,7 +286,7 @@ class Training:
         named = [name for name in dict.fromkeys((self.options.time, self.options.groups)) if name is not None]
         n_rows = sum(share_rows)
         exponent = reading.mean_exponent(total_weight, n_rows)
-        engine.each(reading.begin_to_fill, Recipe(encoder, classes, named, share_rows, self.seed, exponent))
+        engine.each(reading.begin_to_fill, Recipe(encoder, classes, named, share_rows, self.seed, exponent, scratch))
         what = f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns"
         self.go_through(engine, 2, reading.fill_on, what, FILL_SHARE)
         found = [share for share, n in zip(engine.each(reading.filled), share_rows, strict=True) if n]

@@ -15,7 +15,7 @@ from autocross.encoding.discretize import Bins
 from autocross.encoding.rules import EncodingRules
 from autocross.encoding.timestamps import Calendar
 from autocross.encoding.vocabulary import Vocabulary
-from autocross.features import Field, FieldCodes
+from autocross.features import Field, FieldCodes, narrowest
 from autocross.table.columns import Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
 from autocross.table.schema import ColumnSchema, Schema
 
@@ -75,6 +75,7 @@ class Stem:
     n_codes: int
     field: int | None
     tables: Mapping[int, NDArray[Any]]
+    ragged: bool = False
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Encoder:
             if isinstance(column, Bins):
                 found.append(Stem(len(column.merged) + 2, None, dict(enumerate(column.codes_by_interval, start=first))))
             else:
-                found += [Stem(field.n_codes, at, {}) for at, field in enumerate(column.fields, start=first)]
+                found += [Stem(field.n_codes, at, {}, column.ragged) for at, field in enumerate(column.fields, start=first)]
             first += len(column.fields)
         return tuple(found)
 
@@ -144,6 +145,13 @@ class Encoder:
             found[column.column.name] = range(first, first + (1 if isinstance(column, Bins) else len(column.fields)))
             first = found[column.column.name].stop
         return found
+
+    @property
+    def bytes_a_row(self) -> int:
+        """What the codes of a row take, those of the stems and those of all fields read from them; without multi-value fields."""
+        kinds = [narrowest(stem.n_codes) for stem in self.stems if not stem.ragged]
+        kinds += [narrowest(self.fields[at].n_codes) for stem in self.stems for at in stem.tables]
+        return sum(np.dtype(kind).itemsize for kind in kinds)
 
     def widened(self, widths: Sequence[int]) -> Encoder:
         """Wide enough for rows with so many codes of each stem: a multi-value field knows how many codes a row may have."""

@@ -6,7 +6,6 @@ by a bell, a pipe with a name, and finds the message in memory.
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import select
@@ -15,6 +14,8 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+from autocross.errors import FileError
 
 HEAD = 8  # bytes that tell the length of the message
 FIRST_SIZE = 1 << 16
@@ -37,7 +38,7 @@ class Box:
         """A box that nobody has opened yet."""
         where = SHARED if SHARED.is_dir() and shutil.disk_usage(SHARED).free > ROOM else None
         file, path = tempfile.mkstemp(prefix="autocross-", dir=where)
-        grow(file, FIRST_SIZE)
+        grow(file, FIRST_SIZE, path)
         os.close(file)
         os.mkfifo(bell_of(path), 0o600)
         return cls(path)
@@ -58,7 +59,7 @@ class Box:
         """Write a message."""
         end = HEAD + len(data)
         if end > len(self.memory):
-            grow(self.file, 2 * end)
+            grow(self.file, 2 * end, self.path)
             self.memory = mmap.mmap(self.file, 0)
         self.memory[:HEAD] = len(data).to_bytes(HEAD, "little")
         self.memory[HEAD:end] = data
@@ -79,11 +80,15 @@ def bell_of(path: str) -> str:
     return f"{path}.bell"
 
 
-def grow(file: int, size: int) -> None:
+def grow(file: int, size: int, path: str) -> None:
     """Make a file so large by writing to it: memory that is mapped but not there would end the process."""
     have = os.fstat(file).st_size
-    while have < size:
-        written = os.pwrite(file, bytes(min(size - have, 1 << 26)), have)
-        if not written:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        have += written
+    try:
+        while have < size:
+            have += os.pwrite(file, bytes(min(size - have, 1 << 26)), have)
+    except OSError as error:
+        folder = os.path.dirname(path)
+        raise FileError(
+            f"A message between processes takes {size / 2**20:.1f} MiB in {folder!r}: {error.strerror}. Make room there, "
+            f"set TMPDIR to a folder with more of it, or use engine='threads'."
+        ) from error

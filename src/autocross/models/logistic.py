@@ -63,7 +63,7 @@ def learn_from_all(block: Block) -> None:
 
 def count(block: Block, cross: Cross, n_codes: int) -> Ints:
     """Rows of each code that each model learns from."""
-    coded = block.codes[cross]
+    coded = block.coded(cross)
     counts = np.zeros((n_codes, block.odds.shape[1]), np.int64)
     if coded.starts is None:
         counting.count(coded.codes, block.fold, counts)
@@ -75,7 +75,7 @@ def count(block: Block, cross: Cross, n_codes: int) -> Ints:
 @changes("odds", reads=lambda cross, factor: [codes_of(cross)])
 def scale(block: Block, cross: Cross, factor: Floats) -> None:
     """Apply a change of weights, given as exp(change), to the odds."""
-    coded = block.codes[cross]
+    coded = block.coded(cross)
     if coded.starts is None:
         kernels.scale(coded.codes, factor, block.odds)
     else:
@@ -99,7 +99,7 @@ def scale_and_gather(block: Block, moved: Cross | None, factor: Floats | None, c
     """Apply the former field's step, then gather the sums of the next: one visit to the block for each field."""
     if moved is not None and factor is not None:
         scale(block, moved, factor)
-    coded = block.codes[cross]
+    coded = block.coded(cross)
     sums = np.zeros((n_codes, block.odds.shape[1], 2), np.int64)
     rows = (block.label, block.weight, block.fold, block.odds, unit, sums)
     if coded.starts is None:
@@ -111,7 +111,7 @@ def scale_and_gather(block: Block, moved: Cross | None, factor: Floats | None, c
 
 def try_scales(block: Block, cross: Cross, factors: Floats, unit: float) -> Ints:
     """Loss on the left-out rows for each change of weights."""
-    coded = block.codes[cross]
+    coded = block.coded(cross)
     losses = np.zeros(factors.shape[2], np.int64)
     rows = (block.label, block.weight, block.fold, block.odds, factors, unit, losses)
     if coded.starts is None:

@@ -110,7 +110,7 @@ def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]
     block.trials, found = [], []
     for one in entrants:
         n_slots = one.n_slots(on.learned)
-        columns, starts = pair_up([block.codes[(at,)].between(0, last) for at in one.cross])
+        columns, starts = pair_up([block.coded((at,)).between(0, last) for at in one.cross])
         keys = cross_key(columns, one.sizes)
         slot, count = np.empty(len(keys), np.uint32), np.zeros(n_slots, np.int64)
         slots.lay_out(keys, math.prod(one.sizes) > n_slots, first if starts is None else starts[first], slot, count)

@@ -56,7 +56,7 @@ RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of t
 
 def sift(block: Block, one: fieldwise.Candidate, n_buckets: int, least: int) -> Ints:
     """How many entries have a key of each bucket, as far as it matters."""
-    columns, _ = pair_up([block.codes[(at,)] for at in one.cross])
+    columns, _ = pair_up([block.coded((at,)) for at in one.cross])
     return np.minimum(np.bincount(cross_key(columns, one.sizes) % n_buckets, minlength=n_buckets), least)
 
 
@@ -64,7 +64,7 @@ def distinct(
     block: Block, one: fieldwise.Candidate, n_buckets: int, bits: NDArray[np.uint8]
 ) -> tuple[Ints, NDArray[np.uint32], Ints]:
     """Keys of a cross in the buckets that ``bits`` tells, the fields' codes behind each, and how many entries have it."""
-    columns, _ = pair_up([block.codes[(at,)] for at in one.cross])
+    columns, _ = pair_up([block.coded((at,)) for at in one.cross])
     keys = cross_key(columns, one.sizes)
     kept = np.unpackbits(bits, count=n_buckets).view(np.bool_)[keys % n_buckets]
     columns = [column[kept] for column in columns]
@@ -75,8 +75,8 @@ def distinct(
 @changes(lambda coder: [codes_of(coder.fields)], anew=True)
 def put(block: Block, coder: CrossCoder) -> int:
     """Keep the cross's codes; returns the most codes of a row."""
-    coded = coder.encode([block.codes[(at,)] for at in coder.fields])
-    block.codes[coder.fields] = coded
+    coded = coder.encode([block.coded((at,)) for at in coder.fields])
+    block.keep(coder.fields, coded)
     return coded.width
 
 

@@ -57,7 +57,8 @@ def test_weights_times_a_power_of_two_give_the_same_model_to_the_bit(power: int)
     frame, weight = crossed()
     one, other = fitted(frame, weight), fitted(frame, np.ldexp(weight.astype(np.float32), power))
     assert crosses_of(one)
-    assert (one.about.crosses, one.penalties, one.intercept) == (other.about.crosses, other.penalties, other.intercept)
+    assert (one.about.crosses, one.intercept) == (other.about.crosses, other.intercept)
+    assert np.ldexp(one.penalties, power).tolist() == [list(penalty) for penalty in other.penalties]  # they are in units of weight
     assert one.about.score == other.about.score
     for ours, theirs in zip(one.weights, other.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -87,12 +88,12 @@ def test_the_error_of_a_gain_is_right_however_unequal_the_weights_are() -> None:
     assert crosses_of(fitted(frame, weight)) == []
 
 
-def test_refit_knows_weights_by_their_share_too() -> None:
+@pytest.mark.parametrize("factor", [1.0, 2.0**30, 1e7])
+def test_a_refit_weighs_rows_against_penalties_as_the_fit_did(factor: float) -> None:
     frame, weight = crossed()
-    clf = AutoCrossClassifier(quiet=True).fit(frame, "label", weight)
-    same = clf.refit(frame, "label", 1000.0 * weight).model_
-    again = AutoCrossClassifier(quiet=True).fit(frame, "label", weight).model_
-    for ours, theirs in zip(same.weights, again.weights, strict=True):
+    clf = AutoCrossClassifier(quiet=True).fit(frame, "label", factor * weight)
+    before = clf.model_.weights
+    for ours, theirs in zip(clf.refit(frame, "label", factor * weight).model_.weights, before, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=0.01)
 
 

@@ -83,6 +83,7 @@ class Rows:
     total_weight: float
     target: str
     classes: Classes
+    exponent: int  # weights were divided by 2 to this power
 
     @property
     def mean_weight(self) -> float:
@@ -299,7 +300,7 @@ class Training:
         n_blocks = n_lots(max(share_rows), engine.n_workers // engine.n_shares)
         engine.exchange(reading.to_blocks, n_blocks, stems, folds.rule, folds.cluster)
         n_labels = np.sum([share.n_labels for share in found], axis=0)
-        rows = Rows(n_rows, int(n_labels.min()), math.ldexp(total_weight, -exponent), source.target, classes)
+        rows = Rows(n_rows, int(n_labels.min()), math.ldexp(total_weight, -exponent), source.target, classes, exponent)
         return encoder.widened(np.max([share.widths for share in found], axis=0)[stems].tolist()), rows, folds
 
     def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
@@ -386,9 +387,9 @@ class Training:
         total_weight = reading.weighed(reading.weigh(part.weight))
         exponent = reading.mean_exponent(total_weight, len(label))
         weight, total_weight = np.ldexp(part.weight, -exponent), math.ldexp(total_weight, -exponent)
-        rows = Rows(len(label), int(np.bincount(label).min()), total_weight, target, Classes(*model.about.classes))
-        relative = zip(producer.terms, model.penalties, strict=True)
-        penalties = {term: Penalty(*three).times(rows.mean_weight) for term, three in relative}
+        rows = Rows(len(label), int(np.bincount(label).min()), total_weight, target, Classes(*model.about.classes), exponent)
+        chosen = zip(producer.terms, model.penalties, strict=True)
+        penalties = {term: Penalty(*three).times(2.0**-exponent) for term, three in chosen}
         with make_engine(self.options) as engine:
             n_blocks = n_lots(rows.n_rows, engine.n_workers)
             engine.place(make_blocks(codes, label, weight, FoldRule(1, holdout=True), self.seed, n_blocks))
@@ -613,6 +614,6 @@ class Training:
             metric=self.options.metric,
             score=clean,
         )
-        # In units of a row's mean weight, so that they mean the same for other rows.
-        chosen = tuple(astuple(penalties[term].times(1 / rows.mean_weight)) for term in producer.terms)
+        # In units of the weights as they came, so that a refit weighs new rows against them as the fit did.
+        chosen = tuple(astuple(penalties[term].times(2.0**rows.exponent)) for term in producer.terms)
         return Model(producer, intercept, tuple(weights), chosen, about)

@@ -53,7 +53,13 @@ class Options:
     max_crosses: int | None = option(None, "Stop after this many crosses. 0 gives LR (base).", at_least=0, at_most=MANY)
     max_order: int | None = option(None, "Longest cross, counted in columns.", at_least=2, at_most=MANY)
     beam_width: int = option(1, "How many sets of crosses are followed side by side.", at_least=1, at_most=MANY)
-    time_limit: float | None = option(None, "Seconds from the call of fit to its return.", at_least=0, at_most=MOST_SECONDS)
+    time_limit: float | None = option(
+        None,
+        "Seconds from the call of fit to its return. Where that is too short to read the whole table, the model is one of fewer "
+        "columns or rows, and a warning says so.",
+        at_least=0,
+        at_most=MOST_SECONDS,
+    )
     halving: Halving = option(
         "auto",
         "How candidates compete on ever more rows: in the loss, with a floor under the first rung; or as in the paper, to the "

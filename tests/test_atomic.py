@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: who may read them, beside other threads that write files of their own."""
+"""Files that are replaced as a whole: who may read them, also beside other threads that write files of their own."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def umask(mask: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o000])
-def test_a_new_file_has_the_rights_that_the_umask_leaves(tmp_path: Path, mask: int) -> None:
+def test_a_new_file_has_the_permissions_that_the_umask_leaves(tmp_path: Path, mask: int) -> None:
     with umask(mask):
         replace_file(tmp_path / "new", fill)
     assert mode(tmp_path / "new") == 0o666 & ~mask
 
 
-@pytest.mark.parametrize("rights", [0o600, 0o640, 0o664, 0o666])
-def test_a_replaced_file_keeps_its_rights(tmp_path: Path, rights: int) -> None:
+@pytest.mark.parametrize("permissions", [0o600, 0o640, 0o664, 0o666])
+def test_a_replaced_file_keeps_its_permissions(tmp_path: Path, permissions: int) -> None:
     path = tmp_path / "kept"
     path.write_bytes(b"old")
-    path.chmod(rights)
+    path.chmod(permissions)
     seen = []
 
     def look(stream: IO[bytes]) -> None:
@@ -58,8 +58,8 @@ def test_a_replaced_file_keeps_its_rights(tmp_path: Path, rights: int) -> None:
     with umask(0o022):
         replace_file(path, look)
     assert path.read_bytes() == b"new"
-    assert mode(path) == rights
-    assert [unfinished & ~rights for unfinished in seen] == [0], "the unfinished file was open to more people"
+    assert mode(path) == permissions
+    assert [unfinished & ~permissions for unfinished in seen] == [0], "the unfinished file was open to more people"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")

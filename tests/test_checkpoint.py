@@ -193,7 +193,8 @@ def test_other_options_are_refused(left: Path) -> None:
 
 def test_a_folder_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="There is no checkpoint in"):
-        AutoCrossClassifier(quiet=True, resume=str(tmp_path)).fit("no such rows.parquet", "label")
+        AutoCrossClassifier(quiet=True, resume=str(tmp_path / "mistyped")).fit("no such rows.parquet", "label")
+    assert not (tmp_path / "mistyped").exists()
 
 
 def test_a_damaged_checkpoint_is_refused(left: Path, tmp_path: Path) -> None:
@@ -214,18 +215,14 @@ def test_a_later_format_is_refused(left: Path, tmp_path: Path) -> None:
 def test_a_bad_folder_is_told_before_the_rows_are_read(name: str, left: Path, small_disk: SmallDisk, tmp_path: Path) -> None:
     def refused(folder: Path | str, message: str) -> None:
         with pytest.raises(FileError, match=rf"Cannot keep checkpoints in .*: {message}\. Give another folder"):
-            AutoCrossClassifier(quiet=True, **{"resume": str(left), name: str(folder)}).fit("no such rows.parquet", "label")
+            AutoCrossClassifier(quiet=True, **{name: str(folder)}).fit("no such rows.parquet", "label")
 
-    def with_checkpoint(folder: Path) -> Path:
-        folder.mkdir(exist_ok=True)
-        shutil.copy(left / checkpoint.FILE, folder)
-        return folder
-
-    closed = with_checkpoint(tmp_path / "closed")
-    closed.chmod(0o755)
-    with as_nobody():
-        refused(closed, "Permission denied")
-    with_checkpoint(small_disk.folder)
+    with TemporaryDirectory() as closed:
+        shutil.copy(left / checkpoint.FILE, closed)
+        Path(closed).chmod(0o555)
+        with as_nobody():
+            refused(closed, "Permission denied")
+    shutil.copy(left / checkpoint.FILE, small_disk.folder)
     small_disk.make_read_only()
     refused(small_disk.folder, "Read-only file system")
     if name == "checkpoint":

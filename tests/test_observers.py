@@ -9,6 +9,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,11 @@ from autocross.errors import FileError, FileWarning
 from autocross.estimator import AutoCrossClassifier, observed, source_of
 from autocross.events import Event, FitFinished, FitStarted, Noticed, PhaseStarted, Reporter
 from autocross.interrupts import Interrupt
+from autocross.observers.journal import Journal
 from autocross.observers.progress import PlainLines
 from autocross.options import Options
 from autocross.training import Training
-from conftest import SmallDisk
+from conftest import SmallDisk, as_nobody
 
 
 def test_the_journal_tells_the_story_of_a_fit(people: pl.DataFrame, tmp_path: Path) -> None:
@@ -160,6 +162,19 @@ def test_a_disk_that_fills_up_under_the_journal(
     after = path.read_bytes().splitlines(keepends=True)[len(whole) + 1 :]
     assert json.loads(after[0])["event"] == "FitStarted", "the second fit began in the middle of the torn line"
     assert json.loads(after[-1])["event"] == "FitFinished"
+
+
+def test_a_journal_that_may_be_written_but_not_read(people: pl.DataFrame) -> None:
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "journal.jsonl"
+        path.write_text("torn")
+        path.chmod(0o222)
+        with as_nobody():
+            journal = Journal(str(path))
+            journal(Noticed(0.0, "hello"))
+            journal.close()
+        assert path.read_text().endswith('"warning": false}\n')
 
 
 def test_a_journal_whose_reader_has_gone(people: pl.DataFrame, classifier: AutoCrossClassifier, tmp_path: Path) -> None:

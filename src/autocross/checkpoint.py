@@ -86,6 +86,9 @@ def file_of(options: Options) -> Path | None:
 
 def prepare(options: Options) -> None:
     """Complain about a folder that cannot be used before the work, not after it."""
+    if options.resume is not None:
+        with opened(Path(options.resume)) as (path, stored):
+            check_options(path, stored.facts["same"]["options"], fingerprint.of_options(options))
     if (folder := folder_of(options)) is not None:
         make_folder(folder)
         try:
@@ -95,9 +98,6 @@ def prepare(options: Options) -> None:
             raise unusable(folder, error.strerror) from error
         if (folder / FILE).is_dir():
             raise unusable(folder, f"{FILE!r} in it is no file")
-    if options.resume is not None:
-        with opened(Path(options.resume)) as (path, stored):
-            check_options(path, stored.facts["same"]["options"], fingerprint.of_options(options))
 
 
 def folder_of(options: Options) -> Path | None:
@@ -121,49 +121,45 @@ def unusable(folder: Path, why: object) -> FileError:
 # Writing.
 
 
-def save(folder: Path, found: Checkpoint, same: Mapping[str, Any]) -> None:
+def save(folder: Path, search: Checkpoint, same: Mapping[str, Any]) -> None:
     """Keep the search as it is now; the old file stays until the new one is complete."""
     arrays: Arrays = {}
-    coders = {one.coder.fields: one.coder for state in found.beam for one in state.accepted}
-    number = {cross: at for at, cross in enumerate(coders)}
+    coders = {accepted.coder.fields: accepted.coder for state in search.beam for accepted in state.accepted}
+    numbers = {cross: number for number, cross in enumerate(coders)}
     facts = {
         "format": FORMAT,
         "same": same,
-        "kept": found.kept,
-        "round": found.beam[0].round,
-        "crosses": [bundle.pack_cross(at, coder, arrays) for at, coder in enumerate(coders.values())],
-        "beam": [pack_state(at, state, number, arrays) for at, state in enumerate(found.beam)],
-        "last": [[list(cross), gain] for cross, gain in sorted(found.last.items())],
-        "in_vain": [list(cross) for cross in sorted(found.in_vain)],
-        "rules": [asdict(rule) for rule in found.rules],
-        "score": found.score,
-        "scored_after": found.scored_after,
-        "seconds": found.seconds,
+        "kept": search.kept,
+        "round": search.beam[0].round,
+        "crosses": [bundle.pack_cross(number, coder, arrays) for number, coder in enumerate(coders.values())],
+        "beam": [pack_state(number, state, numbers, arrays) for number, state in enumerate(search.beam)],
+        "last": [[list(cross), gain] for cross, gain in sorted(search.last.items())],
+        "in_vain": [list(cross) for cross in sorted(search.in_vain)],
+        "rules": [asdict(rule) for rule in search.rules],
+        "score": search.score,
+        "scored_after": search.scored_after,
+        "seconds": search.seconds,
     }
     make_folder(folder)
     store.write(folder / FILE, KEY, facts, arrays)
 
 
-def pack_state(at: int, state: State, number: Mapping[Cross, int], arrays: Arrays) -> dict[str, Any]:
+def pack_state(number: int, state: State, cross_numbers: Mapping[Cross, int], arrays: Arrays) -> dict[str, Any]:
     """A set of the beam. Its terms are the intercept, the fields that were kept, and its crosses, in this order."""
-    for place, term in enumerate(state.regression.terms.values()):
-        arrays[f"weight.{at}.{place}"], arrays[f"tied.{at}.{place}"] = term.weight, term.tied.view(np.uint8)
+    terms = state.regression.terms.values()
+    for place, term in enumerate(terms):
+        arrays[f"weight.{number}.{place}"], arrays[f"tied.{number}.{place}"] = term.weight, term.tied.view(np.uint8)
     return {
         "loss": state.loss if state.round else None,
-        "penalties": [astuple(term.penalty) for term in state.regression.terms.values()],
-        "accepted": [
-            {
-                "cross": number[one.coder.fields],
-                "penalty": astuple(one.penalty),
-                "gain": one.gain,
-                "error": one.error,
-                "seconds": one.seconds,
-                "score": one.score,
-                "n_collisions": one.n_collisions,
-            }
-            for one in state.accepted
-        ],
+        "penalties": [astuple(term.penalty) for term in terms],
+        "accepted": [pack_accepted(accepted, cross_numbers) for accepted in state.accepted],
     }
+
+
+def pack_accepted(accepted: Accepted, cross_numbers: Mapping[Cross, int]) -> dict[str, Any]:
+    """A cross of a set, and what it gained."""
+    numbers = {name: getattr(accepted, name) for name in ("gain", "error", "seconds", "score", "n_collisions")}
+    return {"cross": cross_numbers[accepted.coder.fields], "penalty": astuple(accepted.penalty), **numbers}
 
 
 # Reading.
@@ -222,55 +218,55 @@ class Unpacking:
         self.stored, self.setting, self.options = stored, setting, setting.options
         self.kept = self.fields_kept(stored.facts["kept"])
         self.encoder = setting.encoder.keep(self.kept)
-        self.coders = [self.coder(at, entry) for at, entry in enumerate(stored.facts["crosses"])]
+        self.coders = [self.coder(number, entry) for number, entry in enumerate(stored.facts["crosses"])]
         require(len({coder.fields for coder in self.coders}) == len(self.coders), "it has a cross twice")
 
     def checkpoint(self) -> Checkpoint:
         """All of it."""
         facts = self.stored.facts
         round = whole(facts["round"], "round", len(self.coders))
-        beam = [self.state(at, entry, round) for at, entry in enumerate(facts["beam"])]
+        beam = [self.state(number, entry, round) for number, entry in enumerate(facts["beam"])]
         require(1 <= len(beam) <= (self.options.beam_width if round else 1), "it follows an impossible number of sets")
         n_arrays = len(self.coders) + 2 * sum(len(state.regression.terms) for state in beam)
         require(len(self.stored.checksums) == n_arrays, "it has arrays that belong to nothing")
         undefined = self.options.halving == "paper"  # candidates compete in a metric that few rows may not define
         crosses = in_order([cross for cross, _ in facts["last"]])
-        gains = [number(gain, "gain", undefined=undefined) for _, gain in facts["last"]]
+        gains = [finite(gain, "gain", undefined=undefined) for _, gain in facts["last"]]
         last = dict(zip(map(self.cross, crosses), gains, strict=True))
         in_vain = {self.cross(cross) for cross in in_order(facts["in_vain"])}
         rules = [Rule(*(text(entry[name]) for name in ("name", "value", "why"))) for entry in facts["rules"]]
-        scored_after, seconds = (number(facts[name], "number of seconds", least=0.0) for name in ("scored_after", "seconds"))
+        scored_after, seconds = (finite(facts[name], "number of seconds", least=0.0) for name in ("scored_after", "seconds"))
         return Checkpoint(self.kept, beam, last, in_vain, rules, self.score(facts["score"]), scored_after, seconds)
 
     def fields_kept(self, kept: Any) -> list[int]:
         """The fields that were kept: of a column with several granularities some, of the others all."""
         encoder = self.setting.encoder
-        numbers = [whole(at, "field", len(encoder.fields) - 1) for at in in_order(kept)]
-        may_go = {at for stem in encoder.stems for at in stem.tables}
+        numbers = [whole(field, "field", len(encoder.fields) - 1) for field in in_order(kept)]
+        may_go = {field for stem in encoder.stems for field in stem.tables}
         require({*range(len(encoder.fields))} - may_go <= {*numbers}, "it keeps too few fields")
-        columns = {encoder.fields[at].column for at in numbers}
+        columns = {encoder.fields[field].column for field in numbers}
         require(len(columns) == len(encoder.columns), "it has a column without a field")
         return numbers
 
-    def coder(self, at: int, entry: Any) -> CrossCoder:
+    def coder(self, number: int, entry: Any) -> CrossCoder:
         """The codes of a cross. There are no more values than rows have entries."""
-        name, parts = f"cross.{at}", [self.encoder.fields[part] for part in self.cross(entry["fields"])]
+        name, parts = f"cross.{number}", [self.encoder.fields[part] for part in self.cross(entry["fields"])]
         n_rows, shape = self.setting.n_rows, self.stored.shape(name)
         fits = len(shape) == 2 and shape[0] <= min(CAP, n_rows * MOST_ENTRIES) and shape[1] == len(parts)
-        require(fits, f"cross {at} has no proper values")
-        expect_room(entry, shape[0], f"cross {at}")
-        coder = unpack_cross(at, entry, self.encoder, self.stored.array(name, np.uint32, shape))
+        require(fits, f"cross {number} has no proper values")
+        expect_room(entry, shape[0], f"cross {number}")
+        coder = unpack_cross(number, entry, self.encoder, self.stored.array(name, np.uint32, shape))
         hashed = 1 << hash_bits(n_rows) if shape[0] == CAP else 0
-        require(coder.n_buckets in (0, hashed), f"cross {at} has no proper number of buckets")
+        require(coder.n_buckets in (0, hashed), f"cross {number} has no proper number of buckets")
         widest = min(math.prod(part.width for part in parts), MOST_ENTRIES)
-        require(min(widest, 2) <= coder.width <= widest, f"cross {at} has no proper width")
+        require(min(widest, 2) <= coder.width <= widest, f"cross {number} has no proper width")
         return coder
 
-    def state(self, at: int, entry: Any, round: int) -> State:
+    def state(self, number: int, entry: Any, round: int) -> State:
         """A set of the beam, with a regression on the blocks of the engine."""
         setting, base = self.setting, self.encoder.fields
-        accepted = tuple(self.accepted(one) for one in entry["accepted"])
-        coders = {one.coder.fields: one.coder for one in accepted}
+        accepted = tuple(self.accepted(cross) for cross in entry["accepted"])
+        coders = {cross.coder.fields: cross.coder for cross in accepted}
         require(len(coders) == len(accepted), "it has a set with a cross twice")
         require(min(len(coders), 1) <= round <= len(coders), "it has a set with too few crosses or too many")
         regression = Regression(setting.engine, setting.total_weight, setting.n_models, min_count=setting.min_count)
@@ -283,9 +279,9 @@ class Unpacking:
         require(self.options.penalty != "shared" or len({*penalties}) == 1, "it has several penalties, though one is shared")
         farthest = 2 * FARTHEST * len(fields)  # where all fields together could bring a weight
         for place, ((cross, field), penalty) in enumerate(zip(fields.items(), [UNPENALISED, *penalties], strict=True)):
-            regression.terms[cross] = self.term(f"{at}.{place}", field, penalty, farthest)
+            regression.terms[cross] = self.term(f"{number}.{place}", field, penalty, farthest)
         require(round > 0 or entry["loss"] is None, "it has a loss before there is one")
-        loss = number(entry["loss"], "loss", least=0.0) if round else math.inf
+        loss = finite(entry["loss"], "loss", least=0.0) if round else math.inf
         return State(accepted, regression, round, accepted[-1].score if accepted else -math.inf, loss)
 
     def term(self, place: str, field: Field, penalty: Penalty, farthest: float) -> Term:
@@ -306,34 +302,34 @@ class Unpacking:
         return Accepted(
             coder,
             self.penalty(entry["penalty"]),
-            number(entry["gain"], "gain"),
-            number(entry["error"], "standard error", least=0.0),
-            number(entry["seconds"], "number of seconds", least=0.0),
+            finite(entry["gain"], "gain"),
+            finite(entry["error"], "standard error", least=0.0),
+            finite(entry["seconds"], "number of seconds", least=0.0),
             self.score(entry["score"]),
             whole(entry["n_collisions"], "number of collisions", self.setting.n_rows * MOST_ENTRIES if coder.n_buckets else 0),
         )
 
     def penalty(self, three: Any) -> Penalty:
         """The penalty of a field; those chosen field by field have no l1."""
-        l1, l2, smooth = (number(one, "penalty", least=0.0) for one in three)
+        l1, l2, smooth = (finite(value, "penalty", least=0.0) for value in three)
         require(l2 > 0.0 and (l1 == 0.0 or self.options.penalty == "shared"), "it has an impossible penalty")
         return Penalty(l1, l2, smooth)
 
     def cross(self, parts: Any) -> Cross:
         """The fields of a cross."""
-        cross = tuple(whole(at, "field", len(self.encoder.fields) - 1) for at in in_order(parts))
+        cross = tuple(whole(field, "field", len(self.encoder.fields) - 1) for field in in_order(parts))
         require(len(cross) >= 2, "it has a cross of one field")
         return cross
 
     def score(self, score: Any) -> float:
         """A score; AUC is undefined where only rows of one class judge."""
-        return number(score, "score", undefined=self.options.metric == "auc")
+        return finite(score, "score", undefined=self.options.metric == "auc")
 
 
 def in_order(entries: Any) -> list[Any]:
     """Entries that must rise, none of them twice."""
     require(isinstance(entries, list), "it has no list where one should be")
-    require(all(one < other for one, other in pairwise(entries)), "it has fields or candidates out of order")
+    require(all(former < latter for former, latter in pairwise(entries)), "it has fields or candidates out of order")
     return list(entries)
 
 
@@ -342,7 +338,7 @@ def whole(value: Any, what: str, most: int) -> int:
     return int(value)
 
 
-def number(value: Any, what: str, *, least: float = -math.inf, undefined: bool = False) -> float:
+def finite(value: Any, what: str, *, least: float = -math.inf, undefined: bool = False) -> float:
     fits = type(value) in (int, float) and (undefined if value != value else math.isfinite(value) and value >= least)
     require(fits, f"it has a {what} that is no number, or out of range")
     return float(value)

@@ -61,8 +61,8 @@ def held_by(coded: FieldCodes) -> Hashes:
     place = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
     up_to = np.zeros(len(codes) + 1, np.uint64)
     np.cumsum(mix(3, mix(2, place) ^ codes), out=up_to[1:])
-    found: Hashes = up_to[starts[1:]] - up_to[starts[:-1]]
-    return found
+    hashes: Hashes = up_to[starts[1:]] - up_to[starts[:-1]]
+    return hashes
 
 
 # Everything.
@@ -91,18 +91,18 @@ def identity(
 def of_options(options: Options) -> dict[str, Any]:
     """The options that must be the same."""
     given = {entry.name: getattr(options, entry.name) for entry in fields(options) if entry.name not in FREE}
-    found: dict[str, Any] = json.loads(json.dumps(given, default=str))
-    return found
+    as_json: dict[str, Any] = json.loads(json.dumps(given, default=str))
+    return as_json
 
 
 def column_checksums(encoder: Encoder) -> dict[str, str]:
     """For each column a checksum of what its codes stand for."""
-    found = {}
+    checksums = {}
     for column in encoder.columns:
         arrays: bundle.Arrays = {"coarse": column.coarse} if isinstance(column, Bins) else {}
         facts = bundle.pack_column(0, column, arrays)
-        found[column.column.name] = bundle.checksum(facts, arrays)
-    return found
+        checksums[column.column.name] = bundle.checksum(facts, arrays)
+    return checksums
 
 
 def stem_columns(encoder: Encoder) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -39,18 +40,21 @@ def ends_within_a_line(path: Path) -> bool:
     """Whether a former fit could not write its last line to the end, on a disk that was full or because it was killed."""
     if not path.is_file() or path.stat().st_size == 0:
         return False
-    with path.open("rb") as former:
+    with suppress(PermissionError), path.open("rb") as former:  # it may be for writing only
         former.seek(-1, os.SEEK_END)
         return former.read(1) != b"\n"
+    return False
 
 
 def may_append(path: Path) -> bool:
     """Whether there is no file yet, or an empty one, or one that begins with an event."""
     if not path.is_file():
         return True
-    with path.open("rb") as stream:
-        first = stream.readline(100_000)
     try:
+        with path.open("rb") as stream:
+            first = stream.readline(100_000)
         return not first or "event" in dict(json.loads(first))
+    except PermissionError:  # it may be for writing only
+        return True
     except (ValueError, TypeError, RecursionError):
         return False

@@ -16,7 +16,7 @@ from autocross.errors import FileError
 def replace_file(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     """Write to a temporary name beside ``path``, then rename: a full disk leaves the old file as it was.
 
-    A file that is replaced keeps its rights, as it would if it were written in place. A new one has those that the umask leaves.
+    A file that is replaced keeps its permissions, as if it were written in place; a new one has those that the umask leaves.
     """
     try:
         former = path.stat() if path.exists() else None
@@ -28,7 +28,7 @@ def replace_file(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             if former is not None:
-                keep_rights(temporary, former)
+                keep_permissions(temporary, former)
             fill(stream)
             stream.flush()
             os.fsync(stream.fileno())
@@ -44,20 +44,20 @@ def replace_file(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
         raise
 
 
-def open_beside(path: Path, rights: int) -> tuple[int, Path]:
-    """A new file in the folder of ``path``, open for writing, and its name. The umask takes from the rights.
+def open_beside(path: Path, permissions: int) -> tuple[int, Path]:
+    """A new file in the folder of ``path``, open for writing, and its name. The umask takes from the permissions.
 
-    The rights are given when the file is made: whoever asks for the umask changes it for a moment, and for all threads.
+    They are given when the file is made: whoever asks for the umask changes it for a moment, and for all threads.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     while True:
         temporary = path.with_name(f".{path.name}.{token_hex(4)}")
         with contextlib.suppress(FileExistsError):
-            return os.open(temporary, flags, rights), temporary
+            return os.open(temporary, flags, permissions), temporary
 
 
-def keep_rights(path: Path, former: os.stat_result) -> None:
-    """Give a file the rights of a former one, and as far as we may its group and its owner."""
+def keep_permissions(path: Path, former: os.stat_result) -> None:
+    """Give a file the permissions of a former one, and as far as we may its group and its owner."""
     os.chmod(path, stat.S_IMODE(former.st_mode))
     for owner, group in ((-1, former.st_gid), (former.st_uid, -1)):
         with contextlib.suppress(OSError):

@@ -133,6 +133,7 @@ def test_the_face(fitted: WideDeepClassifier, people: pl.DataFrame) -> None:
     [
         ({"hidden": 400}, "hidden=400 is no list"),
         ({"hidden": (0,)}, "no list of sizes"),
+        ({"hidden": (1,) * 100}, "hidden has 100 layers. Give at most 99"),
         ({"embedding": 0}, "embedding=0 is out of"),
     ],
 )

@@ -167,7 +167,6 @@ def test_workers_read_their_own_files(
     nodes: Cluster, people: pl.DataFrame, files: Path, at_url: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows are never read by the driver, and workers need no folder of its."""
-    monkeypatch.setattr("autocross.training.TemporaryDirectory", None)
     monkeypatch.setattr("autocross.table.files.batches", None)
     monkeypatch.setattr("autocross.table.remote.Remote.whole", None)
     where = files.as_uri() if at_url else files

@@ -27,7 +27,7 @@ from autocross.table import files
 from autocross.table.coerce import typed
 from autocross.table.columns import NO_TIME, ListColumn, NumberColumn, TextColumn
 from autocross.table.files import read, write
-from autocross.table.frames import to_polars
+from autocross.table.frames import settled, to_polars
 from autocross.table.inference import infer
 from autocross.table.labels import match_labels, read_labels
 from autocross.table.remote import Remote
@@ -203,7 +203,7 @@ def test_pandas_index_and_number_names_do_not_matter() -> None:
     ids=["numbers", "ordered", "booleans", "intervals", "periods", "uuids", "mixed", "mixed with booleans"],
 )
 def test_pandas_types_that_become_text(values: Any, expected: list[str | None]) -> None:
-    frame = to_polars(pd.DataFrame({"x": pd.Series(values)}))
+    frame = settled(to_polars(pd.DataFrame({"x": pd.Series(values)})), {})
     assert kinds(frame) == {"x": "categorical"}
     assert words(typed(frame, infer(frame, {}, {})).columns["x"]) == expected
 

@@ -35,7 +35,7 @@ from autocross.serving.scorer import Explanation, Scorer
 from autocross.table.coerce import typed
 from autocross.table.dialect import Dialect
 from autocross.table.files import BATCH, bytes_in_memory, column_names, place_of, whole_files
-from autocross.table.frames import to_polars
+from autocross.table.frames import settled, to_polars
 from autocross.table.inference import known
 from autocross.table.outputs import Kind, keep_apart
 from autocross.table.source import InFiles, InMemory, Part, Source
@@ -304,7 +304,8 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
             "Fit a WideDeepClassifier to the new rows, or refit the model of an AutoCrossClassifier."
         )
     frame, target = take_target(X, y, sample_weight, Dialect(text_columns(model), options.separator, options.decimal))
-    return Training(options, reporter, Interrupt()).refit(model, learnable(frame, y, sample_weight), target)
+    named = settled(frame.select(name for name in (y, sample_weight) if isinstance(name, str)), {})
+    return Training(options, reporter, Interrupt()).refit(model, learnable(frame.with_columns(named), y, sample_weight), target)
 
 
 @contextmanager
@@ -361,7 +362,8 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
             return InFiles(path, dialect, y, frozenset(named), split, pieces, share=share, height=height)
     frame, target = take_target(X, y, sample_weight, dialect)
     share = share_in_time(options, frame.height, frame.width)
-    return InMemory(learnable(frame, y, sample_weight, share=share), target, share=share)
+    unread = set(options.exclude or ()) - {options.time, options.groups}
+    return InMemory(learnable(settled(frame, options.types or {}, unread), y, sample_weight, share=share), target, share=share)
 
 
 def share_in_time(options: Options, n_rows: int, n_columns: int) -> float:

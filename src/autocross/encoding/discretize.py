@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.encoding.rules import EncodingRules, tallied
-from autocross.errors import ColumnError
 from autocross.features import FIRST, MISSING, Field, FieldCodes, in_order, narrowest
 from autocross.table.columns import NumberColumn
 from autocross.table.schema import ColumnSchema
-from autocross.table.values import number_of
+from autocross.table.values import number_of, refused, shown
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -114,10 +113,8 @@ class Bins:
             try:
                 value = number_of(value)
             except ValueError:
-                raise ColumnError(
-                    f"Column {self.column.name!r} is numerical, but the row holds {value!r}. "
-                    "Give a number, or None if it is missing."
-                ) from None
+                way_out = "Give a number, or None if it is missing."
+                raise refused(self.column.name, "numerical", "the row", shown(value), way_out) from None
         return codes[-1] if value != value else codes[bisect_right(edges, value)]
 
     def describe(self, at: int, code: int) -> str:

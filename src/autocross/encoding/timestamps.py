@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.encoding.rules import tallied
-from autocross.errors import ColumnError
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
 from autocross.table.columns import NO_TIME, TimeColumn
 from autocross.table.schema import ColumnSchema
-from autocross.table.values import moment_of
+from autocross.table.values import TIME_WAY_OUT, moment_of, refused, shown
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 DAY = 86_400_000_000
@@ -116,10 +115,7 @@ class Calendar:
         try:
             moment = moment_of(value)
         except ValueError:
-            raise ColumnError(
-                f"Column {self.column.name!r} is time, but the row holds {value!r}. "
-                "Write dates as 2024-12-31 and times as 2024-12-31 23:59:59."
-            ) from None
+            raise refused(self.column.name, "time", "the row", shown(value), TIME_WAY_OUT) from None
         if moment is None:
             return (MISSING,) * len(self.seen)
         parts = parts_of(moment)

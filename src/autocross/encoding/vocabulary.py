@@ -8,7 +8,7 @@ A private vocabulary knows its values by their hashes only.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -19,11 +19,10 @@ import xxhash
 from numpy.typing import NDArray
 
 from autocross.encoding.rules import EncodingRules
-from autocross.errors import ColumnError
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
 from autocross.table.columns import ListColumn, TextColumn
 from autocross.table.schema import ColumnSchema, Schema
-from autocross.table.values import MISSING_TEXTS, is_missing, stored_text, text_of
+from autocross.table.values import MISSING_TEXTS, entries_of, refused, shown, stored_text
 
 if TYPE_CHECKING:
     from autocross.table.places import Places
@@ -131,14 +130,17 @@ class Vocabulary:
 
     def encode_one(self, value: Any) -> tuple[Any, ...]:
         """The code of one value; for a multi-value column the codes of its entries."""
-        if self.ragged:
-            return (self.encode_entries(value),)
-        if isinstance(value, (list, tuple, set, dict)):
-            raise ColumnError(f"Column {self.column.name!r} is categorical, but the row holds {value!r}. Give one value.")
-        return (self.code_of(stored_text(value, self.column.stored)),)
+        if type(value) is str and not self.ragged and value in self.code:
+            return (self.code[value],)
+        column = self.column
+        try:
+            if self.ragged:
+                return (self.encode_entries(entries_of(value, column.separator)),)
+            return (self.code_of(stored_text(value, column.stored)),)
+        except ValueError as error:
+            raise refused(column.name, column.kind, "the row", shown(value), str(error)) from None
 
-    def encode_entries(self, value: Any) -> tuple[int, ...]:
-        texts = entries_of(value, self.column.separator)
+    def encode_entries(self, texts: list[str] | None) -> tuple[int, ...]:
         if texts is None:
             return (MISSING,)
         return tuple(sorted({self.code_of(text) for text in texts}))
@@ -201,18 +203,6 @@ class PrivateVocabulary(Vocabulary):
     def private(self, schema: Schema) -> Vocabulary:
         """It is private already."""
         return self
-
-
-def entries_of(value: Any, separator: str | None) -> list[str] | None:
-    """The texts of a multi-value cell; None where the whole cell is missing."""
-    if is_missing(value):
-        return None
-    if isinstance(value, str):
-        if value in MISSING_TEXTS:
-            return None
-        return [piece for piece in map(str.strip, value.split(separator)) if piece not in MISSING_TEXTS] if separator else [value]
-    entries: Iterable[Any] = value if isinstance(value, Iterable) else [value]
-    return [text for text in map(text_of, entries) if text is not None]
 
 
 def distinct_codes(codes: NDArray[Any], starts: NDArray[np.int64]) -> FieldCodes:

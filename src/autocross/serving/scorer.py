@@ -81,14 +81,17 @@ def contributions(column: ColumnEncoder, weights: list[list[float]]) -> Callable
     if isinstance(column, Bins):
         edges, codes = column.one_row
         by_interval = [[weight[code] for weight, code in zip(weights, some, strict=True)] for some in codes]
-        # Beyond such edges a whole number must be rounded to a float before it is compared, as it is among many rows.
-        whole = int if all(abs(edge) < EXACT for edge in edges) else None
 
         def by_edges(value: Any) -> Sequence[float]:
             kind = type(value)
-            if kind is whole or (kind is float and value == value):
-                return by_interval[bisect_right(edges, value)]
-            return missing if value is None else by_code(value)
+            if kind is int:
+                try:
+                    value = float(value)  # as in a table: one of many digits may lie at an edge only once it is rounded
+                except OverflowError:
+                    return by_code(value)
+            elif kind is not float or value != value:
+                return missing if value is None else by_code(value)
+            return by_interval[bisect_right(edges, value)]
 
         return by_edges
     if isinstance(column, Vocabulary) and not isinstance(column, PrivateVocabulary) and not column.ragged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,28 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross.errors import ColumnError, TableError
+from autocross.table.cells import beyond, cell, wall_clock
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
 from autocross.table.dialect import WITH_COMMA
 from autocross.table.digest import Numbered, pieces
 from autocross.table.inference import is_plain, known
-from autocross.table.places import Places
+from autocross.table.places import Places, missing
 from autocross.table.schema import ColumnSchema, Schema, Stored
-from autocross.table.values import ISO_MOMENT, MISSING_TEXTS, stored_text
+from autocross.table.values import (
+    BLANKS,
+    DURATION_WAY_OUT,
+    ISO_MOMENT,
+    MISSING_TEXTS,
+    TIME_WAY_OUT,
+    YEARS,
+    ZONE,
+    entries_of,
+    moment_of,
+    number_of,
+    refused,
+    shown,
+    stored_text,
+)
 
 Rows = NDArray[np.int64]
 ONE_VALUE = ("numerical", "categorical")  # kinds of columns with a value or none in each row, and no need of more than its code
@@ -45,6 +60,9 @@ def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] 
 
 def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None, *, differ: bool = False) -> Column:
     """One column as its kind. ``rows`` are the numbers of its rows where these are not 0, 1, ...; ``differ``: no two are equal."""
+    stored: Stored = column.stored
+    if series.dtype == pl.Object:
+        series, stored = of_objects(series, column, rows), "text"
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if column.kind == "numerical":
@@ -52,72 +70,126 @@ def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = No
     if column.kind == "time":
         return TimeColumn(moments(series, rows))
     if column.kind == "multivalue":
-        return lists(series, column.separator)
-    return texts(series, column.stored, differ=differ)
+        return lists(series, column.separator, rows)
+    return texts(series, stored, rows, differ=differ)
 
 
-def refuse(series: pl.Series, bad: pl.Series, rows: Rows | None, kind: str, way_out: str) -> ColumnError:
+def of_objects(series: pl.Series, column: ColumnSchema, rows: Rows | None = None) -> pl.Series:
+    """Python values that no type of column holds, read one by one, as the value of a single row is."""
+    readers: dict[str, tuple[Callable[[Any], Any], Any]] = {
+        "numerical": (number_of, pl.Float64),
+        "time": (moment_of, pl.Datetime("us")),
+        "categorical": (lambda value: stored_text(value, column.stored), pl.String),
+        "multivalue": (lambda value: entries_of(value, column.separator), pl.List(pl.String)),
+    }
+    ways_out = {"numerical": number_way_out(column.name), "time": TIME_WAY_OUT}
+    read, dtype = readers[column.kind]
+    found = []
+    for at, value in enumerate(series.to_list()):
+        try:
+            found.append(read(value))
+        except ValueError as error:
+            way_out = ways_out.get(column.kind, str(error))
+            raise refused(series.name, column.kind, row_of(at, rows), shown(value), way_out) from None
+    return pl.Series(series.name, found, dtype=dtype)
+
+
+# What does not fit.
+
+
+def number_way_out(name: str, has_comma: bool = False) -> str:
+    """What to do about a value that is no number."""
+    first = "Give decimal=',' (--decimal) if a comma is the decimal point of the file, or d" if has_comma else "D"
+    return f"{first}eclare it categorical, types={{{name!r}: 'categorical'}}, or correct the value."
+
+
+def row_of(at: int, rows: Rows | None) -> str:
+    """Where in the table a value stands."""
+    return f"row {at if rows is None else int(rows[at])}"
+
+
+def first_refused(series: pl.Series, bad: pl.Series, rows: Rows | None, kind: str, way_out: str) -> ColumnError:
     """The error for the first value that does not fit the column's kind."""
     at = int(bad.arg_true()[0])
-    row = at if rows is None else int(rows[at])
-    return ColumnError(f"Column {series.name!r} is {kind}, but row {row} holds {series[at]!r}. {way_out}")
+    return refused(series.name, kind, row_of(at, rows), cell(series, at), way_out)
+
+
+def nothing_else(series: pl.Series, kind: str, way_out: str) -> pl.Series:
+    """Nulls in place of a column whose type cannot be read as the kind: only where all its values are missing."""
+    gone = missing(series)
+    if len(series) and (gone is None or not gone.all()):
+        raise ColumnError(f"Column {series.name!r} is {kind}, but the table holds {series.dtype} there. {way_out}")
+    return pl.Series(series.name, [None] * len(series), dtype=pl.Null)
+
+
+def in_range(series: pl.Series, rows: Rows | None, kind: str, way_out: str) -> pl.Series:
+    """Times as the clock on the wall showed them, and durations: those that Python has, as in a single row."""
+    if (bad := beyond(series)) is None:
+        series = wall_clock(series)
+        bad = beyond(series)
+    if bad is not None:
+        raise first_refused(series, bad, rows, kind, way_out)
+    return series
+
+
+# Kind by kind.
 
 
 def numbers(series: pl.Series, rows: Rows | None = None) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Floats, NaN where missing."""
+    """Floats, NaN where missing: `number_of` for whole columns."""
     if series.dtype == pl.Duration:
-        series = series.dt.total_microseconds() / 1e6
+        series = seconds(in_range(series, rows, "numerical", DURATION_WAY_OUT))
     elif series.dtype == pl.String:
         text = stripped(series)
         parsed = text.cast(pl.Float64, strict=False)
         bad = parsed.is_null() & text.is_not_null()
         if bad.any():
             has_comma = bool(text.filter(bad).str.contains(WITH_COMMA)[0])
-            way_out = "Give decimal=',' (--decimal) if a comma is the decimal point of the file, or d" if has_comma else "D"
-            way_out += f"eclare it categorical, types={{{series.name!r}: 'categorical'}}, or correct the value."
-            raise refuse(series, bad, rows, "numerical", way_out)
+            raise first_refused(series, bad, rows, "numerical", number_way_out(series.name, has_comma))
         series = parsed
     elif not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
-        raise ColumnError(
-            f"Column {series.name!r} is numerical, but the table holds {series.dtype} there. "
-            "Give numbers, or declare its kind anew and fit again."
-        )
+        series = nothing_else(series, "numerical", "Give numbers, or declare its kind anew and fit again.")
     return series.cast(pl.Float64).to_numpy()
+
+
+def seconds(durations: pl.Series) -> pl.Series:
+    """`seconds_of` for whole columns."""
+    if durations.dtype.time_unit == "ms":  # type: ignore[attr-defined]
+        return durations.to_physical().cast(pl.Float64) * 1e3 / 1e6  # in microseconds they may exceed 64 bits
+    return durations.dt.total_microseconds() / 1e6
 
 
 def stripped(series: pl.Series) -> pl.Series:
     """Text without blanks around it, null where it means that there is no value."""
-    text = series.str.strip_chars()
+    text = series.str.strip_chars(BLANKS)
     return text.set(text.is_in(sorted(MISSING_TEXTS)), None)
 
 
 def moments(series: pl.Series, rows: Rows | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Microseconds of the wall clock since 1970, NO_TIME where missing."""
+    """Microseconds of the wall clock since 1970, NO_TIME where missing: `moment_of` for whole columns."""
     if series.dtype == pl.String:
         text = stripped(series)
         parsed = parsed_moments(text)
         bad = parsed.is_null() & text.is_not_null()
         if bad.any():
-            raise refuse(series, bad, rows, "time", "Write dates as 2024-12-31 and times as 2024-12-31 23:59:59.")
+            raise first_refused(series, bad, rows, "time", TIME_WAY_OUT)
         series = parsed
     elif series.dtype == pl.Time:
         series = (series.cast(pl.Int64) // 1000).cast(pl.Datetime("us"))
-    elif isinstance(series.dtype, pl.Datetime):
-        series = series.dt.replace_time_zone(None)
-    elif series.dtype not in (pl.Date, pl.Null):
-        raise ColumnError(
-            f"Column {series.name!r} is time, but the table holds {series.dtype} there. "
-            "Give dates or times, or text as 2024-12-31 23:59:59."
-        )
+    elif series.dtype in (pl.Date, pl.Datetime):
+        series = in_range(series, rows, "time", TIME_WAY_OUT)
+    elif series.dtype != pl.Null:
+        series = nothing_else(series, "time", "Give dates or times, or text as 2024-12-31 23:59:59.")
     micros = series.cast(pl.Datetime("us")).cast(pl.Int64).fill_null(int(NO_TIME))
     return micros.to_numpy()
 
 
 def parsed_moments(text: pl.Series) -> pl.Series:
     """Texts in ISO form as moments, null where they are in another; a time of day is one of the first day of 1970."""
-    iso = text.set(~text.str.contains(ISO_MOMENT), None)
-    # The wall clock is what the text says: a zone behind it is cut off, as scoring one row does.
-    bare = iso.str.replace(r"(:[0-9.]+)(Z|[+-][0-9]{2}:?[0-9]{2})$", "$1").str.replace("T", " ", literal=True)
+    # Python's calendar, by which single rows are read, begins in the year 1.
+    iso = text.set(~text.str.contains(ISO_MOMENT) | text.str.starts_with("0000-"), None)
+    # The wall clock is what the text says: a zone behind it is cut off.
+    bare = iso.str.replace(f"{ZONE}$", "").str.replace("T", " ", literal=True)
     bare = bare.str.replace(r"^([0-9]{2}:)", "1970-01-01 $1")
     return pl.select(
         pl.coalesce(
@@ -128,36 +200,41 @@ def parsed_moments(text: pl.Series) -> pl.Series:
     ).to_series()
 
 
-def texts(series: pl.Series, stored: Stored = "text", *, differ: bool = False) -> TextColumn:
-    """Each row's text. ``differ``: no two rows are equal."""
+def texts(
+    series: pl.Series, stored: Stored = "text", rows: Rows | None = None, *, differ: bool = False, kind: str = "categorical"
+) -> TextColumn:
+    """Each row's text: `stored_text` of its distinct values. ``differ``: no two rows are equal."""
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if not (is_plain(series.dtype) or series.dtype == pl.Binary):
-        raise ColumnError(f"Column {series.name!r} is categorical, but the table holds {series.dtype} there. Give one value a row.")
+        series = nothing_else(series, kind, "Give one value a row.")
     if series.dtype == pl.String and stored == "text":  # texts as they are: no look at each
         return TextColumn(series, differ)
+    way_out = DURATION_WAY_OUT if series.dtype == pl.Duration else f"Give times of the years {YEARS}."
     places = Places()
-    index, _ = places.add(series)
+    index, _ = places.add(in_range(series, rows, kind, way_out))
     text = pl.Series(series.name, [stored_text(value, stored) for value in places.values.to_list()], dtype=pl.String)
     return TextColumn(text.gather(index))
 
 
-def lists(series: pl.Series, separator: str | None) -> ListColumn:
-    """Distinct texts and the places of each row's own, every one once; what is missing inside a list is no value."""
+def lists(series: pl.Series, separator: str | None, rows: Rows | None = None) -> ListColumn:
+    """Distinct texts and the places of each row's own, every one once: `entries_of` for whole columns."""
     if series.dtype == pl.String and separator is not None:
         series = pieces(series, separator)
     elif isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
     elif not isinstance(series.dtype, pl.List):
-        values, alone = texts(series).distinct  # one value a row is a list of one
+        values, alone = texts(series, rows=rows, kind="multivalue").distinct  # one value a row is a list of one
         return ListColumn(values, alone, np.arange(len(series) + 1, dtype=np.int64))
     series = series.list.unique(maintain_order=True)
-    missing = series.is_null().to_numpy()
-    sizes = np.where(missing, 1, series.list.len().fill_null(1).to_numpy().astype(np.int64))
-    values, flat = texts(series.filter(~missing & (sizes > 0)).explode()).distinct
+    gone = series.is_null().to_numpy()
+    sizes = np.where(gone, 1, series.list.len().fill_null(1).to_numpy().astype(np.int64))
+    row_of_entry = np.repeat(np.arange(len(series)) if rows is None else rows, np.where(gone, 0, sizes))
+    entries = series.filter(~gone & (sizes > 0)).explode()
+    values, flat = texts(entries, rows=row_of_entry, kind="multivalue").distinct
     index = np.full(sizes.sum(), -1, np.int32)
-    index[~np.repeat(missing, sizes)] = flat
-    kept = (index >= 0) | np.repeat(missing, sizes)
+    index[~np.repeat(gone, sizes)] = flat
+    kept = (index >= 0) | np.repeat(gone, sizes)
     before = np.concatenate([[0], np.cumsum(kept)])
     starts = before[np.concatenate([[0], np.cumsum(sizes)])]
     return ListColumn(values, index[kept], starts.astype(np.int64))

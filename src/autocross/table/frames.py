@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from autocross import forks
 from autocross.errors import TableError
+from autocross.table.coerce import of_objects
 from autocross.table.dialect import ANY, Dialect
 from autocross.table.files import place_of, read
-from autocross.table.values import text_of
+from autocross.table.schema import ColumnSchema, parse_kind
+from autocross.table.values import entries_of, number_of, plain, text_of, well_formed
+
+SEVERAL = (list, tuple, set, frozenset, np.ndarray)
+# Types of which a column may be, each for values of exactly that type; None where polars finds out more about it.
+COLUMN_TYPES: dict[type, Any] = {
+    bool: pl.Boolean,
+    int: None,
+    float: pl.Float64,
+    str: pl.String,
+    bytes: pl.Binary,
+    date: pl.Date,
+    datetime: pl.Datetime("us"),
+    time: pl.Time,
+    timedelta: pl.Duration("us"),
+    Decimal: None,
+    dict: None,
+}
+LARGEST = (1 << 127) - 1
+LONGEST = timedelta(microseconds=(1 << 63) - 1)
+UNLIKE_ARROW = ("extension<", "decimal256")  # pyarrow's types that polars takes for others, or panics at
+# What polars raises where it has no type for some values.
+NOT_TAKEN = (TypeError, ValueError, OverflowError, RuntimeError, pl.exceptions.PolarsError)
 
 
 def to_polars(data: Any, dialect: Dialect = ANY) -> pl.DataFrame:
@@ -23,10 +49,10 @@ def to_polars(data: Any, dialect: Dialect = ANY) -> pl.DataFrame:
     forks.check()
     if isinstance(data, (str, Path)):
         return read(place_of(data), dialect)
-    if isinstance(data, pl.DataFrame):
-        return data
     if isinstance(data, pl.LazyFrame):
-        return data.collect()
+        data = data.collect()
+    if isinstance(data, pl.DataFrame):
+        return data.with_columns(from_values(column.to_list()).alias(column.name) for column in data if holds_objects(column.dtype))
     if hasattr(data, "column_names"):  # pyarrow's word for it; its ``columns`` are the values
         return from_arrow(data)
     if hasattr(data, "columns") and not isinstance(data, np.ndarray):
@@ -34,9 +60,17 @@ def to_polars(data: Any, dialect: Dialect = ANY) -> pl.DataFrame:
     return from_array(data)
 
 
+def holds_objects(dtype: Any) -> bool:
+    """Whether a column of polars has Python's own values in its cells, or in lists there."""
+    return dtype == pl.Object or (isinstance(dtype, (pl.List, pl.Array)) and holds_objects(dtype.inner))
+
+
 def check_names(names: Sequence[Any]) -> list[str]:
     """Column names as text; twice the same name is an error, because one of the two would be lost."""
     texts = [str(name) for name in names]
+    for text in texts:
+        if text != well_formed(text):
+            raise TableError(f"Column name {text!r} is no text that can be written. Rename the column.")
     if len(set(texts)) < len(texts):
         name, n_times = Counter(texts).most_common(1)[0]
         raise TableError(f"Column name {name!r} occurs {n_times} times. Rename the columns.")
@@ -58,59 +92,187 @@ def from_frame(data: Any) -> pl.DataFrame:
         frame = frame.collect()
     native = frame.to_native()
     if isinstance(native, pl.DataFrame):
-        return native
+        return to_polars(native)
     if not frame.implementation.is_pandas_like():
         return from_arrow(frame.to_arrow())
-    series = [from_pandas(native.iloc[:, at]) for at in range(len(names))]
-    return pl.DataFrame(dict(zip(names, series, strict=True)))
+    return pl.DataFrame({name: taken_over(name, from_pandas, native.iloc[:, at]) for at, name in enumerate(names)})
+
+
+def taken_over(name: str, take: Callable[[Any], pl.Series], column: Any) -> pl.Series:
+    """A column of another library; its own complaint, where it cannot even give its values, in words that help."""
+    try:
+        return take(column)
+    except Exception as error:  # of a foreign library, which may raise anything
+        raise TableError(
+            f"Column {name!r} cannot be read: {type(error).__name__}: {error}. Convert it to another type, or leave it out."
+        ) from error
 
 
 def from_arrow(data: Any) -> pl.DataFrame:
-    """A pyarrow table."""
+    """A pyarrow table; columns of types that polars does not have go over value by value."""
     check_names(data.column_names)
-    frame = pl.from_arrow(data)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+    if not any(str(field.type).startswith(UNLIKE_ARROW) for field in data.schema):
+        try:
+            return pl.DataFrame(pl.from_arrow(data))
+        except NOT_TAKEN:
+            pass
+    return pl.DataFrame({name: taken_over(name, arrow_column, data.column(at)) for at, name in enumerate(data.column_names)})
+
+
+def arrow_column(column: Any) -> pl.Series:
+    """One column of a pyarrow table."""
+    if not str(column.type).startswith(UNLIKE_ARROW):
+        try:
+            return pl.Series(pl.from_arrow(column))
+        except NOT_TAKEN:
+            pass
+    return from_values(column.to_pylist())
 
 
 def from_pandas(native: Any) -> pl.Series:
     """One pandas column, without pyarrow: native numbers go over as arrays, the rest value by value."""
-    kind = getattr(native.dtype, "kind", "O")
-    if isinstance(native.dtype, np.dtype) and kind in "iufb":
+    kind, is_numpy = getattr(native.dtype, "kind", "O"), isinstance(native.dtype, np.dtype)
+    if is_numpy and kind in "iufb":
         values = native.to_numpy()
-        return pl.Series(values, nan_to_null=bool(kind == "f" and np.isnan(values).any()))
+        return from_numbers(values, nan_to_null=bool(kind == "f" and np.isnan(values).any()))
+    if is_numpy and kind == "m":
+        return from_durations(native.to_numpy())
+    if is_numpy and kind in "Oc":
+        return from_values(native.to_list())
     series = nw.from_native(native, series_only=True)
     if kind == "M" and series.dtype != nw.Date:
-        return pl.Series(series.dt.replace_time_zone(None).to_numpy().astype("datetime64[us]"))
+        return from_moments(series.dt.replace_time_zone(None).to_numpy())
     missing = series.is_null().to_numpy()
     values = [None if gone else value for value, gone in zip(series.to_list(), missing, strict=True)]
     if series.dtype in (nw.Categorical, nw.Enum):  # categories are categories, numbers and dates too
-        return pl.Series([text_of(value) for value in values], dtype=pl.Categorical)
+        try:
+            return pl.Series([text_of(value) for value in values], dtype=pl.Categorical)
+        except ValueError:
+            return objects(values)
     return from_values(values)
 
 
+def from_numbers(values: NDArray[Any], nan_to_null: bool = False) -> pl.Series:
+    """An array of numbers or booleans."""
+    if values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8):
+        with np.errstate(over="ignore"):  # a long double beyond the largest float is infinite
+            values = values.astype(np.float64)
+    return pl.Series(np.ascontiguousarray(values), nan_to_null=nan_to_null)
+
+
+def from_moments(values: NDArray[np.datetime64]) -> pl.Series:
+    """An array of moments, of whatever unit."""
+    try:
+        for end in ends(values):
+            plain(end)
+    except ValueError:  # a column cannot hold all of them
+        return objects(list(values))
+    return pl.Series(values.astype("datetime64[us]"))
+
+
+def from_durations(values: NDArray[np.timedelta64]) -> pl.Series:
+    """An array of durations, of whatever unit."""
+    try:
+        if all(abs(plain(end)) <= LONGEST for end in ends(values)):
+            return pl.Series(np.where(values < 0, -(-values).astype("timedelta64[us]"), values.astype("timedelta64[us]")))
+    except ValueError:
+        pass
+    return objects(list(values))
+
+
+def ends(values: NDArray[Any]) -> list[Any]:
+    """The least and the largest of those that are there."""
+    there = values[~np.isnat(values)]
+    return [there.min(), there.max()] if len(there) else []
+
+
 def from_values(values: list[Any]) -> pl.Series:
-    """Python values; where their types do not go together or polars has none for them, their texts."""
-    kinds = {type(value) for value in values if value is not None}
-    if len(kinds) > 1 and all(issubclass(kind, (int, float, np.number)) and kind is not bool for kind in kinds):
-        return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)
-    if kinds and all(issubclass(kind, (list, tuple, set, frozenset, np.ndarray)) for kind in kinds):
-        entries = [None if value is None else [text_of(entry) for entry in value] for value in values]
-        return pl.Series(entries, dtype=pl.List(pl.String))
-    if len(kinds) <= 1:
+    """Python values: a column of their type if polars has one that holds them all, else the values as they are.
+
+    What these mean is told by the schema of a model, or by `settled` where there is none yet.
+    """
+    given, kinds = values, types_of(values)
+    if len(kinds) > 1 or not kinds <= {bool, int, float, str}:
         try:
-            column = pl.Series(values, strict=True)
-        except (TypeError, OverflowError, pl.exceptions.PolarsError):
-            column = pl.Series(dtype=pl.Object)
-        if column.dtype != pl.Object:
-            return column
-    return pl.Series([text_of(value) for value in values], dtype=pl.String)
+            values = [plain(value) for value in given]
+        except ValueError:
+            return objects(given)
+        kinds = types_of(values)
+    if not kinds:
+        return pl.Series([None] * len(values), dtype=pl.Null)
+    try:
+        if all(issubclass(kind, SEVERAL) for kind in kinds):
+            return pl.Series([entries_of(value, None) for value in values], dtype=pl.List(pl.String))
+        if len(kinds) == 1 and (kind := kinds.pop()) in COLUMN_TYPES and fits(kind, values):
+            column = pl.Series(values, dtype=COLUMN_TYPES[kind], strict=True)
+            return column.fill_nan(None) if kind is float else column
+    except NOT_TAKEN:
+        pass
+    return objects(given)
+
+
+def types_of(values: list[Any]) -> set[type]:
+    """Those of the values that are there."""
+    return set(map(type, values)) - {type(None)}
+
+
+def fits(kind: type, values: list[Any]) -> bool:
+    """Whether polars can take values of the type: beyond its range it would panic, or lose some without a word."""
+    if kind not in (int, timedelta, Decimal):
+        return True
+    there = [value for value in values if value is not None]
+    if kind is Decimal:
+        return all(value.is_finite() for value in there) and pl.Series(values).to_list() == values
+    return bool(max(max(there), -min(there)) <= (LARGEST if kind is int else LONGEST))
+
+
+def objects(values: list[Any]) -> pl.Series:
+    """Python values as they are. Polars decides by the first whether to convert them all, so an object of no type comes first."""
+    return pl.Series([object(), *values], dtype=pl.Object)[1:]
+
+
+# Before a fit.
+
+
+def settled(frame: pl.DataFrame, types: Mapping[str, str], unread: Container[str] = ()) -> pl.DataFrame:
+    """The frame with a type for every column of Python values, for a fit, in which no schema says yet how to read them.
+
+    ``types`` are the kinds that the user declared. Nobody will look at columns that are ``unread``.
+    """
+    columns = []
+    for series in frame.select(pl.col(pl.Object)):
+        kind, separator = parse_kind(series.name, types.get(series.name, "categorical"))
+        if series.name in unread or kind == "ignore":
+            columns.append(pl.Series(series.name, [None] * len(series), dtype=pl.Null))
+        elif series.name not in types and (column := guessed(series.to_list())) is not None:
+            columns.append(column.alias(series.name))
+        else:
+            columns.append(of_objects(series, ColumnSchema(series.name, kind, "text", "", separator)))
+    return frame.with_columns(columns)
+
+
+def guessed(values: list[Any]) -> pl.Series | None:
+    """Numbers of several types as floats, and values of one type as what polars makes of them; None where they are but texts."""
+    try:
+        values = [plain(value) for value in values]
+        kinds = types_of(values)
+        if kinds == {Decimal} or (len(kinds) > 1 and all(issubclass(kind, (int, float)) and kind is not bool for kind in kinds)):
+            return pl.Series([number_of(value) for value in values], dtype=pl.Float64).fill_nan(None)
+        if len(kinds) != 1 or not fits(kinds.pop(), values):
+            return None
+        column = pl.Series(values, strict=True)
+    except NOT_TAKEN:
+        return None
+    return None if column.dtype == pl.Object else column
 
 
 def from_array(data: Any) -> pl.DataFrame:
     """A two-dimensional array; its columns are called x0, x1, ..."""
     if hasattr(data, "toarray"):
         raise TableError("Sparse input is not supported. Give a frame with one column a feature, or call .toarray().")
+    if isinstance(data, np.ma.MaskedArray):
+        data, hidden = data.data.astype(object), np.ma.getmaskarray(data)
+        data[hidden] = None
     array = np.asarray(data)
     if array.ndim != 2:
         raise TableError(
@@ -119,9 +281,6 @@ def from_array(data: Any) -> pl.DataFrame:
         )
     if array.dtype.kind == "c":
         raise TableError("Complex data not supported. Give real and imaginary parts as two columns.")
-    names = [f"x{at}" for at in range(array.shape[1])]
-    if array.dtype.kind in "iufb":
-        columns = [pl.Series(np.ascontiguousarray(array[:, at])) for at in range(array.shape[1])]
-    else:
-        columns = [from_values(list(array[:, at])) for at in range(array.shape[1])]
-    return pl.DataFrame(dict(zip(names, columns, strict=True)))
+    readers: dict[str, Callable[[Any], pl.Series]] = {**dict.fromkeys("iufb", from_numbers), "M": from_moments, "m": from_durations}
+    from_column = readers.get(array.dtype.kind, lambda column: from_values(column.tolist()))
+    return pl.DataFrame({f"x{at}": from_column(array[:, at]) for at in range(array.shape[1])})

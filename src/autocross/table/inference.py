@@ -140,6 +140,6 @@ def is_boolean(series: pl.Series) -> bool:
 
 def is_iso(values: pl.Series) -> bool:
     """Whether every text is an ISO date or time; the first hundred decide quickly against it."""
-    if values.dtype != pl.String or not all(MOMENT.match(text) for text in values.head(100)):
+    if values.dtype != pl.String or not all(MOMENT.fullmatch(text) for text in values.head(100)):
         return False
     return bool(values.str.contains(ISO_MOMENT).all())

@@ -1,0 +1,50 @@
+"""A cell of a typed column, also one that Python's own types cannot hold."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+import polars as pl
+
+from autocross.table.values import MIDNIGHT_1970, shown
+
+FIRST_DAY, LAST_DAY = ((end - MIDNIGHT_1970.date()).days for end in (date.min, date.max))
+A_DAY = {"ms": 86_400_000, "us": 86_400_000_000}  # no need of nanoseconds: in 64 bits they stay within Python's years
+
+
+def limits(dtype: Any) -> tuple[int, int] | None:
+    """The least and the largest number, in the type's own unit, of what Python's dates and durations hold; None where all are."""
+    if dtype == pl.Date:
+        return FIRST_DAY, LAST_DAY
+    if isinstance(dtype, pl.Datetime) and dtype.time_unit in A_DAY:
+        margin = 0 if dtype.time_zone is None else 1  # the clock on the wall may show another day
+        return (FIRST_DAY - margin) * A_DAY[dtype.time_unit], (LAST_DAY + 1 + margin) * A_DAY[dtype.time_unit] - 1
+    if isinstance(dtype, pl.Duration) and dtype.time_unit == "ms":
+        return timedelta.min.days * A_DAY["ms"], (timedelta.max.days + 1) * A_DAY["ms"] - 1
+    return None
+
+
+def beyond(series: pl.Series) -> pl.Series | None:
+    """Which dates, times and durations Python cannot hold; None where it can hold all."""
+    if (ends := limits(series.dtype)) is None:
+        return None
+    number = series.to_physical()
+    if number.null_count() == len(number) or (ends[0] <= number.min() and number.max() <= ends[1]):  # type: ignore[operator]
+        return None
+    return ((number < ends[0]) | (number > ends[1])).fill_null(False)
+
+
+def wall_clock(series: pl.Series) -> pl.Series:
+    """Times in a zone as the clock on the wall showed them; a column of another type is itself."""
+    return series.dt.replace_time_zone(None) if isinstance(series.dtype, pl.Datetime) and series.dtype.time_zone else series
+
+
+def cell(series: pl.Series, at: int) -> str:
+    """One of the values, for a message."""
+    alone = series[at : at + 1]
+    if beyond(alone) is None and beyond(alone := wall_clock(alone)) is None:
+        return shown(alone[0])
+    unit = "days" if alone.dtype == pl.Date else alone.dtype.time_unit  # type: ignore[attr-defined]
+    since = "" if isinstance(alone.dtype, pl.Duration) else " from 1970-01-01"
+    return f"{alone.to_physical()[0]:,} {unit}{since}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from autocross import AutoCrossClassifier
+from autocross.cli import run
 from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
@@ -456,7 +459,6 @@ def test_any_rows_score_alone_as_in_a_table_of_objects(columns: dict[str, list[A
 
 @settings(max_examples=300)
 @given(columns=columns_of(), library=st.sampled_from(list(OF_TYPES)))
-@example(columns={"tags": [np.array(["a", "a"], dtype=object)]}, library="polars")
 @example(columns={"word": [np.timedelta64(-1, "ns")]}, library="pyarrow")
 @example(columns={"number": [complex("nan")]}, library="pandas")
 @example(columns={"number": [timedelta.max], "word": [timedelta.max]}, library="polars")
@@ -468,6 +470,22 @@ def test_any_rows_score_alone_as_in_a_table_of_types(columns: dict[str, list[Any
     except NO_TYPE:
         assume(False)
     assert_rows_score_as_their_table(scorer, table, rows)
+
+
+CSV_CELLS = ["7", "007", "7.0", "+7", " 7", "1e0", "1.5", str(2**53 + 1), "9" * 50, "True", "1.0", "0.0", "a", "NA", "", "inf"]
+
+
+@pytest.mark.parametrize("name", ["word", "flag", "digit", "day", "tags", "parts", "number"])
+@pytest.mark.parametrize("cells", [*([cell] for cell in CSV_CELLS), ["1.5", str(2**53 + 1)], ["1", "a"], ["007", "7.0"]], ids=shown)
+def test_rows_of_a_csv_file_score_alone_as_together(name: str, cells: list[str], scorer: Scorer, tmp_path: Path) -> None:
+    """What a reader of the file would make of a column does not change what its cells mean."""
+    if name == "number" and not {"a", "True"}.isdisjoint(cells):
+        return  # no numbers
+    path = tmp_path / "rows.csv"
+    path.write_text(
+        ",".join(KINDS) + "\n" + "".join(",".join(cell if other == name else "" for other in KINDS) + "\n" for cell in cells)
+    )
+    assert scorer.score(path).tolist() == [scorer.score_one({name: cell}) for cell in cells]
 
 
 # Fits to such columns.
@@ -546,6 +564,12 @@ def test_columns_that_polars_has_a_type_for_are_left_out_as_in_a_frame_of_polars
         fitted(odd(values, "pandas objects"))
 
 
+def test_objects_in_arrays_of_polars(scorer: Scorer) -> None:
+    frame = pl.DataFrame({"tags": pl.Series([np.array([1, "a"], dtype=object)])})
+    assert frame.schema["tags"].inner == pl.Object  # type: ignore[attr-defined]
+    assert_rows_score_as_their_table(scorer, frame, [{"tags": [1, "a"]}])
+
+
 def test_arrow_types_that_polars_does_not_have(scorer: Scorer) -> None:
     columns = {
         "number": pa.array([Decimal("1.50"), None], pa.decimal256(50, 2)),
@@ -575,3 +599,23 @@ def test_an_integer_without_end_in_a_row(scorer: Scorer) -> None:
     assert scorer.score_one({"word": HUGE}) == scorer.score_one({"word": "1" + "0" * 5_000})
     with pytest.raises(ColumnError, match=r"Column 'when' is time, but the row holds a whole number of 16,610 bits\. Write dates"):
         scorer.score_one({"when": HUGE})
+
+
+def test_an_integer_without_end_in_files_and_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train, rows, model = (str(tmp_path / name) for name in ("train.csv", "rows.csv", "model.acx"))
+    Path(train).write_text("n,id,y\n" + "".join(f"{at % 15},{at % 3},{at % 2}\n" for at in range(60)))
+    Path(rows).write_text(f"n,id\n1,1\n{'9' * 5_000},{'9' * 5_000}\n")
+    assert run(["fit", train, "--target", "y", "-o", model, "--quiet", "--engine", "serial"]) == 0
+    assert run(["predict", model, rows]) == 0
+    in_file = capsys.readouterr().out.splitlines()[-1].split(",")[0]
+    assert run(["explain", model, f'{{"n": {"9" * 5_000}, "id": {"9" * 5_000}}}', "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["probability"] == float(in_file)
+
+
+def test_a_fit_to_a_file_of_integers_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("id,y\n" + f"1,0\n{'9' * 5_000},1\n" * 30)
+    model = AutoCrossClassifier(quiet=True, engine="serial").fit(str(path), "y")
+    alone = [model.scorer_.score_one({"id": value}) for value in (1, 10**5_000 - 1)]
+    assert alone == model.predict_proba(str(path))[:2, 1].tolist()
+    assert alone[0] < 0.5 < alone[1]

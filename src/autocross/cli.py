@@ -302,8 +302,10 @@ def demo(
 
 def json_row(text: str) -> dict[str, Any]:
     """A row given on the command line."""
+    from autocross.table.values import whole_number
+
     try:
-        found = json.loads(text)
+        found = json.loads(text, parse_int=whole_number)
     except (json.JSONDecodeError, RecursionError) as error:
         raise TableError(f'The row is no JSON object: {error}. Write it as \'{{"job": "cook", "age": 37}}\'.') from None
     assert isinstance(found, dict)

@@ -32,6 +32,7 @@ from autocross.producer import bundle
 from autocross.producer.model import Model
 from autocross.search.stopping import GRACE
 from autocross.serving.scorer import Explanation, Scorer
+from autocross.table import schema
 from autocross.table.coerce import typed
 from autocross.table.dialect import Dialect
 from autocross.table.files import BATCH, bytes_in_memory, column_names, place_of, whole_files
@@ -334,8 +335,8 @@ def observed(options: Options, data: Any) -> Iterator[tuple[Options, Reporter]]:
 
 
 def text_columns(model: Model) -> list[str]:
-    """Columns that a CSV reader must leave as text, as they were in training."""
-    return [column.name for column in model.producer.encoder.schema if column.stored == "text"]
+    """Columns that a CSV reader must leave as text."""
+    return schema.text_columns(model.producer.encoder.schema)
 
 
 def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:

@@ -20,10 +20,10 @@ from autocross.errors import TableError
 from autocross.features import FIRST, RARE
 from autocross.producer.bundle import read
 from autocross.producer.model import Model
+from autocross.table.schema import text_columns
 from autocross.table.values import stored_text
 
 DEEP = "(deep part)"
-EXACT = 1 << 53  # below it every whole number is a float
 
 
 def load(path: str | Path) -> Scorer:
@@ -183,8 +183,7 @@ class Scorer:
         from autocross.table.frames import to_polars
 
         schema = self.model.producer.encoder.schema
-        as_text = [column.name for column in schema if column.stored == "text"]
-        return self.model.log_odds(typed(to_polars(data, Dialect(as_text)), schema))
+        return self.model.log_odds(typed(to_polars(data, Dialect(text_columns(schema))), schema))
 
     def score(self, data: Any) -> NDArray[np.float64]:
         """The probability of the positive label for every row of a frame or a file."""

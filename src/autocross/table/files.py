@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ PARQUET_ENDINGS = (".parquet", ".pq")
 Place = Path | Remote  # where rows are
 BATCH = 500_000  # rows
 CELL = 24  # bytes that a cell takes in memory, texts and numbers mixed
+SHOWN = 100  # characters at either end of a reader's complaint
 CSV_PLAIN, CSV_PACKED = 3, 15  # how much larger a file is in memory
 
 
@@ -207,6 +208,8 @@ def check_same(file: Place, columns: Mapping[str, Any], first: Mapping[str, Any]
 def explain(error: BaseException, path: Place, dialect: Dialect) -> str:
     """The first line of a reader's complaint, with the way out."""
     text = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+    if len(text) > 2 * SHOWN:  # it quotes a cell, and names the column at its end
+        text = f"{text[:SHOWN]} ... {text[-SHOWN:]}"
     if isinstance(error, OSError) and error.errno is not None:
         return f"{text}. Check the path and its permissions."
     if "utf-8" in text.lower() or "utf8" in text.lower():
@@ -249,13 +252,23 @@ def read_folder(path: Place) -> pl.DataFrame:
 
 
 def read_csv(path: Path, dialect: Dialect) -> pl.DataFrame:
-    """A CSV file; types are inferred from its head and, where that fails, from all of it."""
+    """A CSV file; types are inferred from its head and, where that fails, from all of it.
+
+    Whole numbers of more digits than any type of column holds stay text, which means the same to every kind of column.
+    """
     try:
         return scan_csv(path, dialect).collect()
     except (pl.exceptions.ComputeError, pl.exceptions.InvalidOperationError) as error:
         if "utf-8" in str(error).lower():
             raise
-        return scan_csv(path, dialect, None).collect()
+    frame = scan_csv(path, dialect, None)
+    try:
+        return frame.collect()
+    except (pl.exceptions.ComputeError, pl.exceptions.InvalidOperationError):
+        too_long = [name for name, dtype in frame.collect_schema().items() if dtype == pl.Int128]
+        if not too_long:
+            raise
+        return scan_csv(path, replace(dialect, as_text=[*dialect.as_text, *too_long]), None).collect()
 
 
 def scan_csv(path: Path, given: Dialect, inferred_from: int | None = 10_000) -> pl.LazyFrame:

@@ -33,6 +33,11 @@ class ColumnSchema:
 Schema = tuple[ColumnSchema, ...]
 
 
+def text_columns(schema: Schema) -> list[str]:
+    """Columns that a CSV reader must leave as text: it would see numbers where their texts are read, or were in training."""
+    return [column.name for column in schema if column.kind in ("categorical", "multivalue") or column.stored == "text"]
+
+
 def parse_kind(column: str, text: str) -> tuple[Kind, str | None]:
     """A user's word for a kind, with the separator of multi-value text.
 

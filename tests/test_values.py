@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
@@ -23,13 +24,14 @@ from autocross.cli import run
 from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
-from autocross.errors import AutoCrossError, ColumnError, TableError, TableWarning
+from autocross.errors import AutoCrossError, ColumnError, LabelError, TableError, TableWarning
 from autocross.producer.model import Model, Producer
 from autocross.serving.scorer import Scorer
 from autocross.table.coerce import moments, numbers, typed
 from autocross.table.columns import NO_TIME
 from autocross.table.frames import to_polars
 from autocross.table.inference import infer
+from autocross.table.labels import match_labels, read_labels
 from autocross.table.values import BLANKS, MIDNIGHT_1970, moment_of, number_of, shown, stored_text, text_of
 from strategies import (
     BERLIN,
@@ -601,6 +603,27 @@ def test_an_integer_without_end_in_a_row(scorer: Scorer) -> None:
         scorer.score_one({"when": HUGE})
 
 
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        (HUGE, "The target 'y' holds a whole number of 16,610 bits. Use labels of at most 4,000 digits"),
+        ("\ud800", r"The target 'y' holds '\\ud800'. Use labels that can be written"),
+        (1 + 2j, r"The target 'y' holds \(1\+2j\). Give real and imaginary parts"),
+        (Decimal("sNaN"), "The target 'y' is missing in 30 rows, first in row 0"),
+    ],
+    ids=["integer", "surrogate", "complex", "signalling NaN"],
+)
+def test_a_label_that_can_be_none(label: Any, message: str) -> None:
+    with pytest.raises(LabelError, match=message):
+        AutoCrossClassifier(quiet=True).fit(
+            pd.DataFrame({"job": ["cook", "nurse"] * 30}), pd.Series([label, 0] * 30, dtype=object, name="y")
+        )
+    with pytest.raises(LabelError, match=re.escape(f"Option positive={shown(label)} is no label of 'y', which holds 0 and 1")):
+        read_labels(np.array([0, 1]), "y", positive=label)
+    with pytest.raises(LabelError, match="The target 'y'"):
+        match_labels(objects([0, label]), "y", (0, 1))
+
+
 def test_an_integer_without_end_in_files_and_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train, rows, model = (str(tmp_path / name) for name in ("train.csv", "rows.csv", "model.acx"))
     Path(train).write_text("n,id,y\n" + "".join(f"{at % 15},{at % 3},{at % 2}\n" for at in range(60)))
@@ -610,6 +633,9 @@ def test_an_integer_without_end_in_files_and_on_the_command_line(tmp_path: Path,
     in_file = capsys.readouterr().out.splitlines()[-1].split(",")[0]
     assert run(["explain", model, f'{{"n": {"9" * 5_000}, "id": {"9" * 5_000}}}', "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["probability"] == float(in_file)
+    Path(rows).write_text(f"n,id,y\n1,1,0\n2,2,{'9' * 5_000}\n")
+    assert run(["evaluate", model, rows]) == 2
+    assert "error: The target 'y' holds '9999" in capsys.readouterr().err
 
 
 def test_a_fit_to_a_file_of_integers_without_end(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -10,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.errors import LabelError
-from autocross.table.values import BOOLEAN_TEXTS, text_of
+from autocross.table.values import BOOLEAN_TEXTS, plain, shown, text_of, well_formed, whole_text
+
+MOST_DIGITS = 4_000  # of a label that is a whole number; Python, and so JSON, reads and writes few more
 
 
 @dataclass(frozen=True)
@@ -21,9 +25,13 @@ class Labels:
     classes: tuple[Any, Any]
 
 
-def plain(value: Any) -> Any:
-    """A label as Python holds it, in a type that JSON has."""
-    value = value.item() if isinstance(value, np.generic) else value
+def label_of(value: Any) -> Any:
+    """A label as Python holds it, in a type that JSON has; None where it is missing. ValueError for what has none."""
+    value = plain(value)
+    if isinstance(value, str) and value != well_formed(value):
+        raise ValueError("Use labels that can be written: this has half a surrogate pair.")
+    if isinstance(value, int) and len(whole_text(value)) > MOST_DIGITS:
+        raise ValueError(f"Use labels of at most {MOST_DIGITS:,} digits.")
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return float(value) if isinstance(value, Decimal) else text_of(value)
@@ -31,8 +39,19 @@ def plain(value: Any) -> Any:
 
 def label_text(value: Any) -> str | None:
     """What two labels are compared by, since booleans may come back from a file as text or as numbers."""
-    text = text_of(plain(value))
+    text = text_of(label_of(value))
     return None if text is None else BOOLEAN_TEXTS.get(text, text)
+
+
+def label_texts(values: Iterable[Any], target: str) -> list[str | None]:
+    """`label_text` of labels in the target column."""
+    found = []
+    for value in values:
+        try:
+            found.append(label_text(value))
+        except ValueError as error:
+            raise LabelError(f"The target {target!r} holds {shown(value)}. {error}") from None
+    return found
 
 
 @dataclass(frozen=True)
@@ -44,7 +63,7 @@ class Classes:
 
     @property
     def words(self) -> tuple[Any, Any]:
-        return plain(self.smaller), plain(self.larger)
+        return label_of(self.smaller), label_of(self.larger)
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """1 where the label is the positive one."""
@@ -61,8 +80,8 @@ class LabelValues:
     def add(self, values: NDArray[Any]) -> None:
         """The labels of the next rows."""
         distinct = one_of_each(values)
-        if any(label_text(value) is None for value in distinct.tolist()):
-            missing = np.array([label_text(value) is None for value in values.tolist()])
+        if None in label_texts(distinct.tolist(), self.name):
+            missing = np.array([text is None for text in label_texts(values.tolist(), self.name)])
             row = self.n_rows + int(np.argmax(missing))
             raise LabelError(
                 f"The target {self.name!r} is missing in {int(missing.sum())} rows, first in row {row} (a NaN or an empty cell). "
@@ -90,21 +109,24 @@ class LabelValues:
         """Two values; the positive one is the larger, or the one named."""
         name, distinct = self.name, np.zeros(0) if self.distinct is None else self.distinct
         if len(distinct) < 2:
-            held = f"the one class {plain(distinct[0])!r}" if len(distinct) else "no value"
+            held = f"the one class {label_of(distinct[0])!r}" if len(distinct) else "no value"
             raise LabelError(f"The target {name!r} holds {held}, so there is nothing to learn. Give rows of two classes.")
         if len(distinct) > 2:
-            shown = ", ".join(repr(plain(value)) for value in distinct[:3])
+            some = ", ".join(repr(label_of(value)) for value in distinct[:3])
             raise LabelError(
                 "Only binary classification is supported. The type of the target is multiclass. "
-                f"Target {name!r} holds {len(distinct)} values ({shown}, ...). Make it a yes/no column."
+                f"Target {name!r} holds {len(distinct)} values ({some}, ...). Make it a yes/no column."
             )
         larger = distinct[1]
         if positive is not None:
-            matching = [value for value in distinct if value == positive or label_text(value) == label_text(positive)]
+            matching = []
+            with suppress(ValueError):  # what cannot be a label is none of these
+                if (text := label_text(positive)) is not None:
+                    matching = [value for value in distinct if value == positive or label_text(value) == text]
             if not matching:
                 raise LabelError(
-                    f"Option positive={positive!r} is no label of {name!r}, "
-                    f"which holds {plain(distinct[0])!r} and {plain(distinct[1])!r}."
+                    f"Option positive={shown(positive)} is no label of {name!r}, "
+                    f"which holds {label_of(distinct[0])!r} and {label_of(distinct[1])!r}."
                 )
             larger = matching[0]
         return Classes(distinct[0] if larger == distinct[1] else distinct[1], larger)
@@ -134,11 +156,13 @@ def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels
 def match_labels(values: NDArray[Any], name: str, classes: tuple[Any, Any]) -> NDArray[np.uint8]:
     """Labels of new rows by the classes of a model, whatever type they come in."""
     codes = {label_text(classes[0]): 0, label_text(classes[1]): 1}
-    for value in one_of_each(values).tolist():
-        if label_text(value) not in codes:
-            row = next(at for at, other in enumerate(values.tolist()) if label_text(other) not in codes)
-            raise LabelError(
-                f"The target {name!r} holds {plain(values[row])!r} in row {row}; the model knows {classes[0]!r} and {classes[1]!r}."
-            )
-    known = {value: codes[label_text(value)] for value in one_of_each(values).tolist()}
+    distinct = one_of_each(values).tolist()
+    texts = label_texts(distinct, name)
+    if not codes.keys() >= set(texts):
+        row = next(row for row, text in enumerate(label_texts(values.tolist(), name)) if text not in codes)
+        raise LabelError(
+            f"The target {name!r} holds {shown(label_of(values[row]))} in row {row}; "
+            f"the model knows {classes[0]!r} and {classes[1]!r}."
+        )
+    known = {value: codes[text] for value, text in zip(distinct, texts, strict=True)}
     return np.array([known[value] for value in values.tolist()], dtype=np.uint8)

@@ -10,15 +10,30 @@ from autocross import forks as _forks  # noqa: F401  it must be there before the
 if TYPE_CHECKING:
     from autocross.deep_estimator import WideDeepClassifier
     from autocross.estimator import AutoCross, AutoCrossClassifier
-    from autocross.serving.scorer import load
+    from autocross.producer.model import FoundCross
+    from autocross.serving.scorer import Explanation, Reason, Scorer, load
 
 __version__ = "0.1.0"
-__all__ = ["AutoCross", "AutoCrossClassifier", "WideDeepClassifier", "__version__", "load"]
+__all__ = [
+    "AutoCross",
+    "AutoCrossClassifier",
+    "Explanation",
+    "FoundCross",
+    "Reason",
+    "Scorer",
+    "WideDeepClassifier",
+    "__version__",
+    "load",
+]
 
 # Loaded on first use: `load` in a service must not pay for scikit-learn, Numba or a frame library.
 _HOMES = {
     "AutoCross": "autocross.estimator",
     "AutoCrossClassifier": "autocross.estimator",
+    "Explanation": "autocross.serving.scorer",
+    "FoundCross": "autocross.producer.model",
+    "Reason": "autocross.serving.scorer",
+    "Scorer": "autocross.serving.scorer",
     "WideDeepClassifier": "autocross.deep_estimator",
     "load": "autocross.serving.scorer",
 }

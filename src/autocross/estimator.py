@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, overload
 
 import numpy as np
 import polars as pl
@@ -198,6 +198,12 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
         """Find the features. ``y`` is a column of labels, or the name of one in ``X``."""
         self._fit(X, y, sample_weight)
         return self
+
+    @overload
+    def transform(self, X: Any, output: Literal["codes"]) -> NDArray[Any]: ...
+
+    @overload
+    def transform(self, X: Any, output: Literal["csr", "frame"] | None = None) -> Any: ...
 
     def transform(self, X: Any, output: Output | None = None) -> Any:
         """Features of rows: a sparse one-hot matrix (csr), a matrix of integer codes, or a frame of readable columns.

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs bench-core bench-search bench-kernels bench-scale bench-scale-full bench-cluster bench-peers paper paper-quick torture clean
+.PHONY: help demo test check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-cluster bench-peers paper paper-quick torture clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -31,6 +31,17 @@ coverage: .venv/ready ## lines that no test reaches; kernels run as plain Python
 
 docs: .venv/ready ## write docs/options.md and docs/cli.md anew
 	$(BIN)/python docs/generate.py
+
+.venv-release/ready: pyproject.toml
+	$(PYTHON) -m venv .venv-release
+	.venv-release/bin/pip install --quiet --disable-pip-version-check -e ".[release]"
+	@touch $@
+
+release: .venv-release/ready ## wheel, source archive and SBOM of the last commit, built twice and compared, in dist/
+	.venv-release/bin/python scripts/release.py
+
+release-test: .venv-release/ready ## the wheel on the lowest and newest dependencies, on each Python at hand (PYTHONS=, ENDS=); an hour
+	.venv-release/bin/python scripts/release_test.py $(addprefix --end ,$(ENDS)) $(PYTHONS)
 
 bench-core: .venv/ready ## LR (base) on the benchmark tables beside scikit-learn's; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/core.py
@@ -71,4 +82,4 @@ torture: .venv/ready ## attack the package for SECONDS=600: bad tables, forged f
 	$(BIN)/python tests/torture/run.py --seconds $(SECONDS)
 
 clean: ## remove what was installed and written
-	rm -rf .venv demo build dist .torture src/*.egg-info
+	rm -rf .venv .venv-release demo build dist .torture

@@ -246,7 +246,8 @@ def fill_in(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
     """Encode some columns of some rows."""
     filling = reader.filling
     columns = [filling.columns[name] for name in names if name in filling.columns]
-    table = typed(rows, tuple(column.column for column in columns), reader.numbered)
+    some = pl.DataFrame([rows[column.column.name] for column in columns])  # of a hundred thousand, all names would take long
+    table = typed(some, tuple(column.column for column in columns), reader.numbered)
     for column in columns:
         name = column.column.name
         codes = dict(zip(filling.stems[name], stem_codes(column, table), strict=True))

@@ -312,7 +312,8 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
         )
     frame, target = take_target(X, y, sample_weight, Dialect(text_columns(model), options.separator, options.decimal))
     named = settled(frame.select(name for name in (y, sample_weight) if isinstance(name, str)), {})
-    return Training(options, reporter, Interrupt()).refit(model, learnable(frame.with_columns(named), y, sample_weight), target)
+    part = learnable(frame.with_columns(named.get_columns()), y, sample_weight)
+    return Training(options, reporter, Interrupt()).refit(model, part, target)
 
 
 @contextmanager

@@ -14,7 +14,10 @@ A_DAY = {"ms": 86_400_000, "us": 86_400_000_000}  # no need of nanoseconds: in 6
 
 
 def limits(dtype: Any) -> tuple[int, int] | None:
-    """The least and the largest number, in the type's own unit, of what Python's dates and durations hold; None where all are."""
+    """The first and the last date or time, or the shortest and the longest duration, that Python can hold, in the type's unit.
+
+    None where Python can hold all values of the type.
+    """
     if dtype == pl.Date:
         return FIRST_DAY, LAST_DAY
     if isinstance(dtype, pl.Datetime) and dtype.time_unit in A_DAY:

@@ -18,7 +18,6 @@ from autocross.table.inference import is_plain, known
 from autocross.table.places import Places, missing
 from autocross.table.schema import ColumnSchema, Schema, Stored
 from autocross.table.values import (
-    BLANKS,
     DURATION_WAY_OUT,
     ISO_MOMENT,
     MISSING_TEXTS,
@@ -161,7 +160,7 @@ def seconds(durations: pl.Series) -> pl.Series:
 
 def stripped(series: pl.Series) -> pl.Series:
     """Text without blanks around it, null where it means that there is no value."""
-    text = series.str.strip_chars(BLANKS)
+    text = series.str.strip_chars()
     return text.set(text.is_in(sorted(MISSING_TEXTS)), None)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from autocross.table.places import Numbers, Places, missing
 from autocross.table.schema import parse_kind
-from autocross.table.values import BLANKS, MISSING_TEXTS
+from autocross.table.values import MISSING_TEXTS
 
 MOST_NUMBERS = 1 << 20  # distinct numbers, beyond which their last bits are dropped: edges need no more; moments alike
 BITS = 52  # of a float's digits
@@ -215,7 +215,7 @@ def is_counted_as_it_is(dtype: Any, separator: str | None) -> bool:
 def pieces(series: pl.Series, separator: str) -> pl.Series:
     """Texts as lists of what stands between the separators."""
     whole = series.set(series.is_in(sorted(MISSING_TEXTS)), None)
-    return whole.str.split(separator).list.eval(pl.element().str.strip_chars(BLANKS))
+    return whole.str.split(separator).list.eval(pl.element().str.strip_chars())
 
 
 def merged(parts: Sequence[Digest]) -> Digest:

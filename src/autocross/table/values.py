@@ -25,7 +25,7 @@ from autocross.errors import ColumnError
 # Cells that mean "no value" in files and in text columns alike.
 MISSING_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"})
 
-# What may stand around a number, a time or a piece of a list: Unicode's white space. Python's own is wider, polars' is not.
+# What may stand around a number, a time or a piece of a list: Unicode's white space, as polars strips it. Python strips more.
 BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 # A boolean may come back from a file as text or as a number.

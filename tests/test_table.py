@@ -488,8 +488,8 @@ def test_values_that_are_missing_whatever_their_type() -> None:
     for value in (None, "", " NA ", float("nan"), pd.NA, pd.NaT):
         assert np.isnan(number_of(value))
         assert moment_of(value) is None
-    assert np.isnan(number_of(np.timedelta64("NaT")))
-    assert moment_of(np.datetime64("NaT")) is None
+    assert np.isnan(number_of(np.timedelta64("NaT", "s")))
+    assert moment_of(np.datetime64("NaT", "s")) is None
 
 
 @pytest.mark.parametrize("text", ["1_000", "one", "0x10", "1,5"])

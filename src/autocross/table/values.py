@@ -35,7 +35,8 @@ NUMBERS_OF_BOOLEANS = {word: "1" if text == "true" else "0" for word, text in BO
 
 # A date, a time of day, or both with or without a zone; nothing else is read as a moment.
 DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-CLOCK = r"[0-9]{2}:[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
+# 24:00, which Python takes from 3.14 on, is the next day.
+CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
 ZONE = r"(?:Z|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9])"
 ISO_MOMENT = rf"^(?:{DATE}(?:[T ]{CLOCK}(?P<zone>{ZONE})?)?|{CLOCK})$"
 MOMENT = re.compile(ISO_MOMENT)

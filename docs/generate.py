@@ -52,8 +52,19 @@ def entries(kind: type, options: Iterable[Field[Any]]) -> list[str]:
 
 def cli_page() -> str:
     """docs/cli.md."""
-    lines = ["# Command line", "", "stdout is data, stderr is logs. Exit codes: 0 done, 1 failed, 2 bad usage or bad input."]
-    lines += ["This page is written by `make docs`."]
+    lines = [
+        "# Command line",
+        "",
+        "stdout is data, stderr is logs. Exit codes: 0 done, 1 failed or interrupted, 2 bad usage or bad input.",
+        "",
+        "No command writes over a file that it reads, or into a folder that it reads, however these are spelt. A model replaces a",
+        "model and predictions replace predictions; any other file that is there is replaced with `--force` only.",
+        "",
+        "A stream that is closed is as good as /dev/null, a reader of stdout who goes away has seen enough, and logs that nobody",
+        "reads are lost. CSV is UTF-8 on every terminal; in other output, what a terminal cannot show is written with backslashes.",
+        "",
+        "This page is written by `make docs`.",
+    ]
     for command in COMMANDS:
         screen = Console(file=io.StringIO(), width=118, no_color=True, legacy_windows=False)
         app.help_print([command], console=screen)

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "autocross"
 
 # From the ground up; rooms on one floor do not import each other.
 FLOORS = [
-    {"errors", "options", "features", "events", "interrupts", "scratch", "forks"},
+    {"errors", "options", "features", "events", "interrupts", "scratch", "forks", "streams"},
     {"kernels", "engines", "crossing"},
     {"table", "observers"},
     {"encoding"},
@@ -29,6 +29,7 @@ FLOORS = [
     {"deep_estimator"},
     {"demo"},
     {"cli"},
+    {"__main__"},
 ]
 GROUND = FLOORS[0]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from autocross import forks as _forks  # noqa: F401  it must be there before the first fork, to know what a child can do
 
+TYPE_CHECKING = False  # as type checkers understand it: typing takes longer to import than all that is needed here
 if TYPE_CHECKING:
+    from typing import Any
+
     from autocross.deep_estimator import WideDeepClassifier
     from autocross.estimator import AutoCross, AutoCrossClassifier
     from autocross.producer.model import FoundCross

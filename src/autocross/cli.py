@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from runpy import run_module
+
+if __name__ == "__main__":  # not at the end, so that nothing more is imported before the program looks after Ctrl-C
+    run_module("autocross", run_name="__main__")
+
 import json
-import os
-import signal
 import sys
 import warnings
 from collections.abc import Callable, Collection
@@ -17,7 +20,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 import autocross
 from autocross.errors import AutoCrossError, OptionError, TableError
-from autocross.interrupts import interruptible
+from autocross.interrupts import finish, interruptible
 from autocross.options import Options, all_options
 
 app = App(
@@ -126,9 +129,10 @@ def fit(
         path = check_output(output, MODEL, force, [train], journal=chosen.journal, checkpoint=rounds)
         classifier = AutoCrossClassifier(**{entry.name: getattr(chosen, entry.name) for entry in fields(Options)})
         classifier.fit(train, target, weight)
+        finish()
         classifier.save(path)
         if interrupt.asked:
-            say("interrupted: the model has what was found until then")
+            print("interrupted: the model has what was found until then", file=sys.stderr)
         about = classifier.model_.about
         facts = {
             "model": output,
@@ -141,7 +145,7 @@ def fit(
         if as_json:
             print(json.dumps(facts))
         else:
-            say(f"saved {output}")
+            print(f"saved {output}", file=sys.stderr)
 
 
 @app.command
@@ -167,8 +171,9 @@ def refit(
     former = bundle.read(model)
     with estimator.observed(chosen, data) as (chosen, reporter):
         renewed = estimator.refit(former, data, target or former.about.target, weight, chosen, reporter)
+    finish()
     bundle.save(renewed, path)
-    say(f"saved {output}")
+    print(f"saved {output}", file=sys.stderr)
 
 
 @app.command
@@ -325,52 +330,45 @@ def file_row(model: Any, data: str, row: int, given: Any) -> dict[str, Any]:
 
 
 def deliver(frame: Any, path: Path | None) -> None:
-    """To a file, or as CSV to stdout."""
+    """To a file, or as CSV to stdout, in UTF-8 like a file."""
     from autocross.table.files import write
 
     if path is None:
-        sys.stdout.write(frame.write_csv())
+        sys.stdout.flush()
+        sys.stdout.buffer.write(frame.write_csv().encode())
     else:
+        finish()
         write(frame, path)
-
-
-def say(text: str) -> None:
-    """A line on stderr. Where that is closed or full nobody is told anything, but the work is done all the same."""
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except (OSError, ValueError):
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  until the process ends
 
 
 def run(arguments: list[str] | None, work: Callable[..., Any] = app) -> int:
     """Run a command; 0 is success, 1 a failure or an interrupt, 2 bad usage or bad input."""
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *rest: say(f"warning: {message}")
+            warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
             work(arguments, exit_on_error=False, print_error=False)
         return 0
     except (AutoCrossError, CycloptsError) as error:
-        say(f"error: {error}")
+        print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        say("interrupted: nothing was written")
-        return 1
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of stdout has seen enough
-        return 0
+        return interrupted()
     except Exception as error:
-        say(f"failed: {type(error).__name__}: {error}")
-        return 1
+        return failed(error)
+
+
+def interrupted() -> int:
+    """What is said, and the exit code, after Ctrl-C."""
+    print("interrupted: nothing was written", file=sys.stderr)
+    return 1
+
+
+def failed(error: Exception) -> int:
+    """What is said, and the exit code, where nobody knows better."""
+    print(f"failed: {type(error).__name__}: {error}", file=sys.stderr)
+    return 1
 
 
 def main() -> None:
-    """Entry point of the command `autocross`."""
-    if sys.stderr is None:  # closed by whoever started us; left so, `print` would take stdout instead
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  until the process ends
-    code = run(None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done: Ctrl-C has nothing to stop but Python's own end
-    sys.exit(code)
-
-
-if __name__ == "__main__":
-    main()
+    """Run the program, as `python -m autocross` does."""
+    run_module("autocross", run_name="__main__")

@@ -48,6 +48,7 @@ def understood(path: Place, dialect: Dialect = ANY) -> Iterator[None]:
     """A path that can be read, and readers' complaints in words that help."""
     forks.check()
     try:
+        str(path).encode()  # polars takes no other names
         if not path.exists():
             raise FileError(f"There is no file {str(path)!r}. Check the path.")
         if not (path.is_dir() or has_ending(path)):
@@ -62,6 +63,8 @@ def understood(path: Place, dialect: Dialect = ANY) -> Iterator[None]:
         raise TableError(f"File {str(path)!r} is empty. Give a file with a line of column names and one line a row.") from None
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise FileError(f"Cannot read {str(path)!r}: {explain(error, path, dialect)}") from error
+    except UnicodeEncodeError:
+        raise FileError(f"Cannot read {str(path)!r}: its name is not UTF-8. Rename it.") from None
     except AutoCrossError:
         raise
     except Exception as error:  # a store has errors of its own

@@ -12,7 +12,7 @@ import sys
 from autocross.errors import EngineError
 
 TASKS = "/proc/self/task"  # the threads of this process, where the system tells
-THREAD = "polars-"  # how the names of those begin that polars works in, before their number
+THREAD = "polars-"  # what stands before the number in the names of those that polars works in
 
 
 class _Process:
@@ -41,14 +41,14 @@ def _threads_run() -> bool:
         return True
     if "polars" not in sys.modules or not os.path.isdir(TASKS):
         return False
-    return any(name_of(task).startswith(THREAD) for task in os.listdir(TASKS))
+    return any(name_of(task).removeprefix(THREAD).isdigit() for task in os.listdir(TASKS))
 
 
 def name_of(task: str) -> str:
     """The name of a thread; none if it has ended."""
     try:
         with open(f"{TASKS}/{task}/comm") as name:
-            return name.read()
+            return name.read().strip()
     except OSError:
         return ""
 

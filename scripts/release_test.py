@@ -43,10 +43,14 @@ def uv(*arguments: str | Path, cwd: Path, name: str) -> str:
     return run(sys.executable, "-m", "uv", *arguments, cwd=cwd, name=name)
 
 
+def supported() -> list[str]:
+    """The versions of Python that the classifiers name."""
+    return [entry.rpartition(" ")[2] for entry in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", entry)]
+
+
 def pythons() -> list[str]:
-    """Those of the classifiers that are at hand."""
-    versions = [entry.rpartition(" ")[2] for entry in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", entry)]
-    return [f"python{version}" for version in versions if runs(f"python{version}")]
+    """Those of them that are at hand."""
+    return [f"python{version}" for version in supported() if runs(f"python{version}")]
 
 
 def runs(command: str) -> bool:

@@ -148,7 +148,7 @@ def test_the_watch_sees_code_and_network(code: str) -> None:
 def test_every_target_is_explained() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
     explained = re.findall(r"^([a-z-]+):.*## .+$", MAKEFILE, re.MULTILINE)
-    assert [*phony.split()[1:]] == explained  # all but help itself
+    assert set(phony.split()) - {"help"} == set(explained)
     assert all((ROOT / path).exists() for path in re.findall(r"python ((?:scripts|docs|benchmarks|paper)/\S+\.py)", MAKEFILE))
 
 
@@ -161,7 +161,7 @@ def test_workflow(path: Path) -> None:
     workflow: dict[Any, Any] = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {"contents": "read"}
     targets = set(re.findall(r"^([a-z-]+):.*## ", MAKEFILE, re.MULTILINE))
-    pythons = {entry.rpartition(" ")[2] for entry in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", entry)}
+    pythons = set(RELEASE_TEST["supported"]())
     for job in workflow["jobs"].values():
         assert "permissions" not in job
         matrix = job.get("strategy", {}).get("matrix", {})

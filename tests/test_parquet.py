@@ -201,6 +201,20 @@ def test_sound_files_pass(writer: str, tmp_path: Path) -> None:
         assert files.read(path).to_dicts() == frame.select(files.column_names(path)).to_dicts()
 
 
+def test_lengths_within_a_page_that_would_end_the_process(tmp_path: Path) -> None:
+    """Headers do not tell: another process must try."""
+    path = tmp_path / "rows.parquet"
+    texts = pl.DataFrame({"text": [f"{number * 7919 % 100003:x}" for number in range(120)]})
+    pq.write_table(texts.to_arrow(), path, compression="none", use_dictionary=False, column_encoding={"text": "DELTA_BYTE_ARRAY"})
+    assert files.read(path).equals(texts)
+    content = path.read_bytes()
+    lengths = content.index(b"\x80\x01\x04") + 1  # behind it the page says how much of a text is that of the one before
+    path.write_bytes(content[:lengths] + bytes.fromhex("f0ffffffffff0f") + content[lengths + 7 :])
+    for place in (path, files.place_of(path.as_uri())):
+        with pytest.raises(FileError, match=f"the process that tried to read it has died.*{DAMAGED}"):
+            files.read(place)
+
+
 def test_a_remote_file_is_read_first_where_that_does_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     WRITERS["pyarrow, differences of texts"](rows(), path)

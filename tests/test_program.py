@@ -194,6 +194,7 @@ def test_a_model_that_is_fitted_is_saved(event: str, folder: Path, at_moment: st
     output = tmp_path / "m.acx"
     done = run(*fit(folder, output), PYTHONPATH=at_moment, MOMENT=f"{event} 5")
     assert done.returncode == 0, done.stderr
+    assert b"interrupted" not in done.stderr
     assert load(output).model.about.n_rows == 120
     scores = tmp_path / "scores.csv"
     done = run("predict", output, folder / "rows.csv", "-o", scores, PYTHONPATH=at_moment, MOMENT=f"{event} 5")

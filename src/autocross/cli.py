@@ -129,9 +129,10 @@ def fit(
         path = check_output(output, MODEL, force, [train], journal=chosen.journal, checkpoint=rounds)
         classifier = AutoCrossClassifier(**{entry.name: getattr(chosen, entry.name) for entry in fields(Options)})
         classifier.fit(train, target, weight)
+        ended_early = interrupt.asked
         finish()
         classifier.save(path)
-        if interrupt.asked:
+        if ended_early:
             print("interrupted: the model has what was found until then", file=sys.stderr)
         about = classifier.model_.about
         facts = {

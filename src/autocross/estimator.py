@@ -349,7 +349,7 @@ def text_columns(model: Model) -> list[str]:
 def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
     """The rows to learn from: in memory, or, where they would fill too much of it, in files."""
     dialect = Dialect(declared_text(options.types or {}), options.separator, options.decimal)
-    check_parts(options, y, sample_weight)
+    check_roles(options, y, sample_weight)
     named = [name for name in (y, sample_weight) if name is not None]
     if isinstance(X, (str, Path)) and y is not None and all(isinstance(name, str) for name in named):
         path = place_of(X)
@@ -416,8 +416,8 @@ def take_target(X: Any, y: Any, sample_weight: Any, dialect: Dialect) -> tuple[p
     return frame, y if isinstance(y, str) else str(getattr(y, "name", None) or "y")
 
 
-def check_parts(options: Options, y: Any, sample_weight: Any) -> None:
-    """A column that holds the target or the weights can have no other part in a fit."""
+def check_roles(options: Options, y: Any, sample_weight: Any) -> None:
+    """A column that holds the target or the weights can have no other role in a fit."""
     for word, column in (("target", y), ("weights", sample_weight)):
         if not isinstance(column, str):
             continue
@@ -432,7 +432,7 @@ def check_parts(options: Options, y: Any, sample_weight: Any) -> None:
 
 
 def check_columns(names: Sequence[str], y: Any, sample_weight: Any) -> None:
-    """Columns that are named must be there, and have one part each."""
+    """Columns that are named must be there, and have one role each."""
     if isinstance(y, str) and isinstance(sample_weight, str) and y == sample_weight:
         raise LabelError(f"The column {y!r} is named as target and as weight. Give two columns.")
     for word, name in (("target", y), ("weight", sample_weight)):

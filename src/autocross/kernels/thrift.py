@@ -31,6 +31,10 @@ DICTIONARY_COUNT = (64 + 7) * 64 + 1
 NEWER_COUNT, NEWER_NULLS, NEWER_ROWS, NEWER_ENCODING = (64 + 8) * 64 + 1, (64 + 8) * 64 + 2, (64 + 8) * 64 + 3, (64 + 8) * 64 + 4
 NEWER_DEFINED, NEWER_REPEATED = (64 + 8) * 64 + 5, (64 + 8) * 64 + 6
 PLAIN_PAGE, DICTIONARY_PAGE, NEWER_PAGE = 0, 2, 3
+MOST_PACKED, LITTLE = (
+    1000,
+    1 << 20,
+)  # a page that unpacks to more than so many times its size, and to more than so many bytes, is odd
 
 
 @kernel
@@ -148,7 +152,7 @@ def walk_pages(
     """
     encodings = np.int64(0)
     for chunk in range(begins.shape[0]):
-        position, seen, room = begins[chunk], np.int64(0), unpacked[chunk]
+        position, seen = begins[chunk], np.int64(0)
         while seen < n_values[chunk]:
             page = position
             n, position = read(data[: ends[chunk]], page, paths, values, stack)
@@ -156,7 +160,9 @@ def walk_pages(
                 return page, encodings
             kind, count, encoding = value_at(PAGE_KIND, n, paths, values), np.int64(0), np.int64(0)
             packed, size = value_at(PACKED_SIZE, n, paths, values), value_at(UNPACKED_SIZE, n, paths, values)
-            if packed < 0 or packed > ends[chunk] - position or size < 0 or size > room:
+            if packed < 0 or packed > ends[chunk] - position or size < 0:
+                return page, encodings
+            if size > max(unpacked[chunk], MOST_PACKED * packed + LITTLE):  # not all writers add up their sizes correctly
                 return page, encodings
             if kind == PLAIN_PAGE:
                 count = value_at(PLAIN_COUNT, n, paths, values)
@@ -178,6 +184,5 @@ def walk_pages(
                 return page, encodings
             encodings |= np.int64(1) << encoding
             seen += count
-            room -= size
             position += packed
     return -1, encodings

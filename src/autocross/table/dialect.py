@@ -26,10 +26,10 @@ from autocross.table.values import MISSING_TEXTS
 NAMES = dict(zip(SEPARATORS, ("comma", "semicolon", "tab", "bar"), strict=True))
 HEAD = 100  # lines that tell the separator
 UNUSED = "\x1f"  # between no two cells, so that a line is read as it stands
-WORDS = "[+-]?(?i:inf|infinity|nan)"
 WHOLE = r"^[+-]?[0-9]{1,18}$"  # as 64 bits hold it
-NUMBER = {mark: rf"^([+-]?([0-9]+{mark}?[0-9]*|{mark}[0-9]+)([eE][+-]?[0-9]+)?|{WORDS})$" for mark in (",", r"\.")}
-WITH_COMMA, WITH_POINT = NUMBER[","], NUMBER[r"\."]
+WITH_COMMA, WITH_POINT = (
+    rf"^[+-]?(([0-9]+{mark}?[0-9]*|{mark}[0-9]+)([eE][+-]?[0-9]+)?|(?i:inf|infinity|nan))$" for mark in (",", r"\.")
+)
 WITH_GROUPS = r"^[+-]?[0-9]{1,3}((\.[0-9]{3})+(,[0-9]*)?|(,[0-9]{3})+(\.[0-9]*)?)$"  # of thousands
 
 
@@ -106,12 +106,11 @@ def separator_of(path: Path) -> str:
     lines = first_lines(path)
     fits, cuts = {}, []
     for separator in SEPARATORS:
-        records = cells(lines, separator)
-        whole = records[:-1] if len(lines) == HEAD and len(records) > 1 else records  # the last may go on
-        n_cells = len(whole[0])
+        records = cells(lines, separator) if separator in lines[0] else [[]]
+        n_cells = len(records[0])
         if n_cells > 1:
             cuts.append(separator)
-            if all(len(record) == n_cells for record in whole):
+            if all(len(record) == n_cells for record in records[: max(2, len(records) - 1)]):  # the last may be cut off
                 fits[separator] = n_cells
     if len(fits) > 1:
         ways = " or ".join(f"a {NAMES[separator]} ({n_cells} columns)" for separator, n_cells in fits.items())
@@ -139,9 +138,7 @@ def texts_of(path: Path, dialect: Dialect, n_rows: int | None) -> pl.DataFrame:
     """The first rows as texts, without the columns that stay texts anyway."""
     assert dialect.separator is not None
     rows = pl.scan_csv(path, separator=dialect.separator, null_values=sorted(MISSING_TEXTS), infer_schema=False, glob=False)
-    if n_rows is not None:
-        rows = rows.head(n_rows)
-    return rows.select(pl.exclude(list(dialect.as_text))).collect()
+    return rows.drop(dialect.as_text, strict=False).slice(0, n_rows).collect()
 
 
 def has_decimal_commas(path: Path, dialect: Dialect, n_rows: int = 10_000) -> bool:

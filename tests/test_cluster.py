@@ -20,7 +20,7 @@ import polars as pl
 import pytest
 
 from autocross import AutoCrossClassifier
-from autocross.errors import EngineError, LabelError, MissingLibraryError, OptionError, TableError
+from autocross.errors import EngineError, FileError, LabelError, MissingLibraryError, OptionError, TableError
 from autocross.events import CandidatesRanked, CrossTried, Event, PhaseStarted, Reporter, WorkersCounted
 from autocross.interrupts import Interrupt
 from autocross.options import Options
@@ -177,7 +177,9 @@ def test_workers_read_their_own_files(
 
 def test_a_csv_file_is_read_in_shares(nodes: Cluster, people: pl.DataFrame, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
-    people.drop("tags").write_csv(path)
+    people.drop("tags").with_columns(pl.col("age").cast(pl.String).str.replace(".", ",", literal=True)).write_csv(
+        path, separator=";"
+    )
     found = AutoCrossClassifier(engine="ray", n_jobs=2, quiet=True).fit(path, "bought").model_
     same(found, AutoCrossClassifier(quiet=True, engine="serial").fit(path, "bought").model_)
 
@@ -377,6 +379,18 @@ def test_a_file_without_rows_is_told(nodes: Cluster, people: pl.DataFrame, tmp_p
     people[:0].write_parquet(tmp_path / "rows.parquet")
     with pytest.raises(TableError, match="The table has no rows"):
         AutoCrossClassifier(engine="ray", n_jobs=2, quiet=True).fit(tmp_path / "rows.parquet", "bought")
+
+
+def test_a_damaged_file_is_told_and_kills_no_worker(nodes: Cluster, people: pl.DataFrame, tmp_path: Path) -> None:
+    """Its footer, which the driver reads, is sound; the header of a page says that there are -401 values."""
+    path = tmp_path / "rows.parquet"
+    people.write_parquet(path)
+    header = b"\x2c\x15\xa0\x06"  # a page of data with 400 values
+    content = path.read_bytes()
+    path.write_bytes(content.replace(header, b"\x2c\x15\xa1\x06", 1))
+    assert path.read_bytes() != content
+    with pytest.raises(FileError, match=r"rows\.parquet': the header of the page at byte \d+ cannot be right"):
+        AutoCrossClassifier(engine="ray", n_jobs=2, quiet=True).fit(path, "bought")
 
 
 def test_more_workers_than_cores_are_refused(nodes: Cluster, people: pl.DataFrame) -> None:

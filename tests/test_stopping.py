@@ -46,10 +46,8 @@ def test_an_interrupt_at_any_moment_keeps_what_was_found(moment: int, table: Pat
     first = process.stderr.readline()  # the fit has begun
     time.sleep(float(np.random.default_rng(moment).uniform(0, 3)))
     process.send_signal(signal.SIGINT)
-    asked = time.perf_counter()
     _, told = process.communicate(timeout=60)
     assert process.returncode == 0, first + told
-    assert time.perf_counter() - asked < 10
     scorer = load(out)
     assert scorer.model.about.n_rows == N_ROWS
     assert 0 < scorer.score_one({"c0": "v1", "n": 0.5}) < 1

@@ -120,7 +120,7 @@ def test_two_things_are_not_written_into_one_file(data: Path, tmp_path: Path, re
     new, rounds = tmp_path / "new.acx", tmp_path / "rounds"
     rounds.mkdir()
     refused(*fit(data, new, "--journal", f"{tmp_path}/./new.acx"), message="it is the output too. Give another name")
-    refused(*fit(data, rounds / "search.npz", "--checkpoint", rounds), message="Cannot write the checkpoint")
+    refused(*fit(data, rounds / "search.safetensors", "--checkpoint", rounds), message="Cannot write the checkpoint")
 
 
 def test_nothing_is_written_into_a_folder_that_is_read(
@@ -290,9 +290,22 @@ def test_a_path_that_leads_nowhere(model: Path, tmp_path: Path, refused: Refused
         refused("refit", model, name, "-o", tmp_path / "m.acx", "--quiet", message=message)
         for command in ("evaluate", "predict", "transform", "explain"):
             refused(command, model, name, message=message)
-    for name in ("", "a\0b", "m" * 5000, str(tmp_path / "pipe.csv"), "/dev/null", str(tmp_path), "s3://bucket/m.acx"):
-        refused("show", name, message=f"There is no model file {name!r}. Check the path.")
-        refused("predict", name, "x.csv", message=f"There is no model file {name!r}. Check the path.")
+    no_file, not_ordinary = (
+        "There is no model file {!r}. Check the path.",
+        "There is no model file {!r}, but something that is no ordinary file.",
+    )
+    models = {
+        "": no_file,
+        "a\0b": "Cannot read {!r}: embedded null byte. Check the path.",
+        "m" * 5000: "Cannot read {!r}: File name too long. Check the path.",
+        str(tmp_path / "pipe.csv"): not_ordinary,
+        "/dev/null": not_ordinary,
+        str(tmp_path): not_ordinary,
+        "s3://bucket/m.acx": no_file,
+    }
+    for name, message in models.items():
+        refused("show", name, message=message.format(name))
+        refused("predict", name, "x.csv", message=message.format(name))
 
 
 @pytest.mark.parametrize("row", ["-1", "400", "100000000000000000000000000000000"])

@@ -717,7 +717,7 @@ FORGED: dict[str, tuple[Callable[[Manifest, Arrays], object], str]] = {
     "smooth only": (lambda m, a: m["penalties"].__setitem__(0, [0.0, 0.0, 1.0]), "neighbours together, but nothing near zero"),
     "too few penalties": (lambda m, a: m["penalties"].pop(), "the wrong number of penalties"),
     "one value twice": (vocabulary("cook", "cook", "clerk"), "column 'job' has a vocabulary with one value twice"),
-    "a value that is missing": (vocabulary("cook", "NA", "clerk"), "column 'job' has a vocabulary with a value that means missing"),
+    "a value that is missing": (vocabulary("cook", "NA", "clerk"), "column 'job' has a vocabulary with a value that is never read"),
     "too many values": (vocabulary("cook", "nurse", "clerk", "x"), "field 'job' has the wrong number of weights"),
     "values beyond the end": (lambda m, a: a["ends.1"].__setitem__(-1, 99), "column 'job' has a vocabulary with impossible"),
     "values backwards": (lambda m, a: a["ends.1"].__setitem__(0, -1), "column 'job' has a vocabulary with impossible"),

@@ -27,7 +27,7 @@ from autocross.producer.container import Container, quoted, require
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule, timeless
 from autocross.table.schema import KINDS, ColumnSchema, Stored
-from autocross.table.values import MISSING_TEXTS
+from autocross.table.values import stored_text
 
 FORMAT = 3  # the newest that is read and written
 MOST_CHARACTERS = 1 << 16  # of a name or a remark
@@ -188,6 +188,9 @@ def unpack_column(at: int, entry: Facts, column: ColumnSchema, stored: Container
         return PrivateVocabulary(column, values, entry["n_buckets"], entry["width"], entry["salt"])
     if entry["coder"] == "vocabulary":
         values = unpack_texts(owner, stored.array(f"text.{at}", owner), stored.array(f"ends.{at}", owner))
+        # Else a row alone, whose texts are looked up as they are, could find what a table never finds.
+        as_read = all(stored_text(value, column.stored) == value for value in values)
+        require(as_read, f"{owner} has a vocabulary with a value that is never read")
         return Vocabulary(column, values, entry["n_buckets"], entry["width"])
     if entry["coder"] == "bins":
         edges = tuple(stored.array(f"edges.{at}.{place}", owner) for place in range(len(entry["names"])))
@@ -206,7 +209,6 @@ def unpack_texts(owner: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple
     require(in_order, f"{owner} has a vocabulary with impossible lengths")
     values = tuple(text[a:b] for a, b in pairwise(bounds))
     require(len(set(values)) == len(values), f"{owner} has a vocabulary with one value twice")
-    require(MISSING_TEXTS.isdisjoint(values), f"{owner} has a vocabulary with a value that means missing")
     return values
 
 

@@ -243,8 +243,7 @@ def test_a_storm_from_the_beginning_to_the_end(command: str, folder: Path, at_mo
         assert process.stdout is not None
         assert process.stdout.read(1) == b"!"
         told = storm(process)
-    assert process.returncode == 1, told
-    assert told == b"interrupted: nothing was written\n"
+    assert (process.returncode, told) == (1, b"interrupted: nothing was written\n")
     assert not output.exists()
 
 

@@ -30,6 +30,7 @@ class ProgramInterrupt(Interrupt):
     def __init__(self) -> None:
         super().__init__()
         self.deaf, self.patient = True, False
+        hold_back(True)
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         if self.deaf or (self.patient and not self.asked):
@@ -40,10 +41,21 @@ class ProgramInterrupt(Interrupt):
 
     def begin(self) -> None:
         """From now on it aborts, and does so here if it was called before."""
+        hold_back(False)
         self.deaf = False
         if self.asked:
             self.deaf = True
             raise KeyboardInterrupt
+
+
+def hold_back(held: bool) -> None:
+    """Whether Ctrl-C waits until it is let through, where the system can do so.
+
+    While libraries are imported: a system call of theirs that it interrupts may fail, and polars, which puts itself before the
+    handler, would lose a signal or the whole process if one came meanwhile.
+    """
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def put_in_place(handler: Interrupt) -> bool:

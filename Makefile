@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-cluster bench-peers paper paper-quick torture clean
+.PHONY: help demo test golden check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-cluster bench-peers paper paper-quick torture clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -18,6 +18,9 @@ demo: .venv/ready ## fit, compare, explain and save on 336,776 real flights
 
 test: .venv/ready ## the test suite
 	$(BIN)/python -m pytest
+
+golden: .venv/ready ## default fits on real tables, compared with those kept in tests/golden, on every engine; some 6 minutes
+	for engine in serial threads ray; do $(BIN)/python tests/golden/models.py --engine $$engine || exit 1; done
 
 check: .venv/ready ## formatting, lint, types, tests
 	$(BIN)/ruff format --check .

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
-from dataclasses import Field, fields
+from dataclasses import Field
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from rich.console import Console
 
 from autocross.cli import app
-from autocross.options import DeepOptions, Options, all_options
+from autocross.options import DeepOptionList, OptionList, all_options, deep_options
 
 DOCS = Path(__file__).parent
 COMMANDS = ("fit", "refit", "evaluate", "predict", "transform", "show", "explain", "demo")
@@ -35,9 +35,9 @@ def options_page() -> str:
         "`--type COL=KIND`, which may be repeated, as may `--exclude` and `--granularities`).",
         "This page is written by `make docs` from the list in `autocross/options.py`.",
     ]
-    lines += entries(Options, all_options())
+    lines += entries(OptionList, all_options())
     lines += ["", "## Of `WideDeepClassifier` alone"]
-    lines += entries(DeepOptions, fields(DeepOptions))
+    lines += entries(DeepOptionList, deep_options())
     return "\n".join(lines) + "\n"
 
 

@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import runpy
-from dataclasses import Field
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
+import autocross
+from autocross import AutoCross, AutoCrossClassifier, WideDeepClassifier
 from autocross.errors import OptionError
 from autocross.options import DeepOptions, Options, all_options
 
 ROOT = Path(__file__).parents[1]
 OPTIONS_PAGE = (ROOT / "docs" / "options.md").read_text()
 GENERATE = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+
+
+@pytest.mark.parametrize("estimator", [AutoCross, AutoCrossClassifier, WideDeepClassifier])
+def test_the_list_of_options_is_seen_everywhere(estimator: Any) -> None:
+    """Constructor, clones, completion and the docstring, in the form of numpydoc, have every option."""
+    names = [entry.name for entry in (fields(DeepOptions) if estimator is WideDeepClassifier else all_options())]
+    assert list(inspect.signature(estimator).parameters) == names
+    assert list(inspect.signature(estimator).parameters.values())[3].default == "auc"
+    assert clone(estimator(max_order=3)).get_params()["max_order"] == 3
+    assert {estimator.__name__, "load", "Scorer"} <= {*dir(autocross)}
+    page = estimator.__doc__.splitlines()
+    for name in names:
+        assert any(line.startswith(f"{name} : ") for line in page), name
+    fitted = estimator.__doc__.partition("Attributes")[2]
+    assert all(f"\n{name}\n    " in fitted for name in ("model_", "scorer_", "crosses_", "history_", "feature_names_in_"))
+
+
+def test_options_of_a_fit_do_not_change() -> None:
+    options = Options(max_order=3)
+    with pytest.raises(AttributeError, match=r"Options cannot be changed\. Make new ones with another max_order\."):
+        options.max_order = 4
+    assert options.max_order == 3
 
 
 @pytest.mark.parametrize("option", all_options(), ids=lambda option: option.name)

@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def test_rows_count_by_their_weight() -> None:
 def test_the_face(fitted: WideDeepClassifier, people: pl.DataFrame) -> None:
     parameters = clone(fitted).get_params()
     assert set(parameters) == {one.name for one in all_options()} | {"hidden", "embedding", "epochs"}
-    assert {name: WideDeepClassifier().get_params()[name] for name in ("hidden", "embedding", "epochs")} == vars(DeepOptions())
+    assert WideDeepClassifier().get_params() == asdict(DeepOptions())
     assert fitted.classes_.tolist() == [0, 1]
     assert fitted.predict_proba(people).shape == (people.height, 2)
     np.testing.assert_array_equal(fitted.predict(people), (fitted.decision_function(people) > 0).astype(int))

@@ -21,7 +21,7 @@ from cyclopts import App, CycloptsError, Parameter
 import autocross
 from autocross.errors import AutoCrossError, OptionError, TableError
 from autocross.interrupts import finish, interruptible
-from autocross.options import Options, all_options
+from autocross.options import Options, all_options, values_of
 
 app = App(
     name="autocross",
@@ -127,7 +127,7 @@ def fit(
         chosen = options_of(options)
         rounds = checkpoint.file_of(chosen)
         path = check_output(output, MODEL, force, [train], journal=chosen.journal, checkpoint=rounds)
-        classifier = AutoCrossClassifier(**{entry.name: getattr(chosen, entry.name) for entry in fields(Options)})
+        classifier = AutoCrossClassifier(**values_of(chosen))
         classifier.fit(train, target, weight)
         ended_early = interrupt.asked
         finish()

@@ -19,7 +19,7 @@ from autocross.interrupts import Interrupt
 from autocross.models import tuning, wide_deep
 from autocross.models.logistic import Regression
 from autocross.models.metrics import measure
-from autocross.options import DeepOptions, Options
+from autocross.options import DeepOptions
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, Producer
 from autocross.search.stopping import Stopped, Stopping
@@ -37,9 +37,9 @@ Floats = NDArray[np.float64]
 class DeepTraining(Training):
     """One fit of a Wide & Deep model."""
 
-    def __init__(self, options: Options, deep: DeepOptions, reporter: Reporter, interrupt: Interrupt) -> None:
+    def __init__(self, options: DeepOptions, reporter: Reporter, interrupt: Interrupt) -> None:
         super().__init__(options, reporter, interrupt)
-        self.deep_options = deep
+        self.deep_options = options
         self.part: Part
         self.deep: DeepPart | None = None
         self.deep_score: float | None = None

@@ -27,7 +27,7 @@ from autocross.folds import mix
 from autocross.interrupts import Interrupt, interruptible
 from autocross.observers.journal import Journal
 from autocross.observers.progress import DISPLAY, display
-from autocross.options import Bins, EngineName, Evaluation, Halving, Metric, Options, PenaltyMode, Split
+from autocross.options import OptionList, Options, documented, values_of
 from autocross.producer import bundle
 from autocross.producer.model import Model
 from autocross.search.stopping import GRACE
@@ -53,74 +53,22 @@ BYTES_A_SECOND, READ_SHARE = 200_000_000, 0.1  # of a file as it is in memory, a
 SHARE = 0.25  # of the memory that may be used, which rows may take as they come; codes are far smaller
 
 
-class _Fitted(BaseEstimator):  # type: ignore[misc]
+# What a fit leaves behind, beside the names and the number of columns that scikit-learn asks for.
+FITTED = {
+    "model_": "The fitted model: its features, their weights and penalties, and how it came about.",
+    "scorer_": "What scores with the model, one row or many; the same as `autocross.load` gives after `save`.",
+    "crosses_": "The crosses that were found, in the order in which they were accepted: their columns, gains and standard errors.",
+    "history_": "The validation score after each cross, with the seconds it took to get there.",
+    "n_features_in_": "The number of columns of the table that was fitted.",
+    "feature_names_in_": "The names of these columns, where the table had any.",
+}
+
+
+class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
     """What `AutoCross` and `AutoCrossClassifier` share: the options, and fitting itself."""
 
-    def __init__(
-        self,
-        *,
-        types: Mapping[str, str] | None = None,
-        exclude: Sequence[str] | None = None,
-        positive: Any = None,
-        metric: Metric = "auc",
-        max_crosses: int | None = None,
-        max_order: int | None = None,
-        beam_width: int = 1,
-        time_limit: float | None = None,
-        halving: Halving = "auto",
-        granularities: Sequence[int] | None = None,
-        bins: Bins = "auto",
-        min_count: int | None = None,
-        penalty: PenaltyMode = "field",
-        evaluation: Evaluation = "auto",
-        split: Split = "auto",
-        time: str | None = None,
-        groups: str | None = None,
-        engine: EngineName = "threads",
-        address: str | None = None,
-        n_jobs: int | None = None,
-        random_state: int | None = None,
-        memory_limit: float | None = None,
-        separator: str | None = None,
-        decimal: str | None = None,
-        checkpoint: str | None = None,
-        resume: str | None = None,
-        private: bool = False,
-        quiet: bool = False,
-        journal: str | None = None,
-    ) -> None:
-        self.types = types
-        self.exclude = exclude
-        self.positive = positive
-        self.metric = metric
-        self.max_crosses = max_crosses
-        self.max_order = max_order
-        self.beam_width = beam_width
-        self.time_limit = time_limit
-        self.halving = halving
-        self.granularities = granularities
-        self.bins = bins
-        self.min_count = min_count
-        self.penalty = penalty
-        self.evaluation = evaluation
-        self.split = split
-        self.time = time
-        self.groups = groups
-        self.engine = engine
-        self.address = address
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.memory_limit = memory_limit
-        self.separator = separator
-        self.decimal = decimal
-        self.checkpoint = checkpoint
-        self.resume = resume
-        self.private = private
-        self.quiet = quiet
-        self.journal = journal
-
     def _options(self) -> Options:
-        return Options(**{entry.name: getattr(self, entry.name) for entry in fields(Options)})
+        return Options(**values_of(self))
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         with observed(self._options(), X) as (options, reporter), interruptible() as interrupt:
@@ -303,6 +251,12 @@ class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
         return tags
 
 
+AutoCross.__doc__ = documented(AutoCross.__doc__, OptionList, FITTED)
+AutoCrossClassifier.__doc__ = documented(
+    AutoCrossClassifier.__doc__, OptionList, {"classes_": "The two labels, the smaller one first.", **FITTED}
+)
+
+
 def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, reporter: Reporter) -> Model:
     """New weights for a model's fields on new rows."""
     if model.deep is not None:
@@ -333,7 +287,7 @@ def observed(options: Options, data: Any) -> Iterator[tuple[Options, Reporter]]:
     try:
         if not options.quiet:
             reporter.attempt(DISPLAY, show)
-        given = {entry.name: getattr(options, entry.name) for entry in fields(options)}
+        given = values_of(options)
         unusual = {entry.name: given[entry.name] for entry in fields(options) if repr(given[entry.name]) != repr(entry.default)}
         reporter.tell(FitStarted, version=autocross.__version__, options=unusual)
         yield options, reporter

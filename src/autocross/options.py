@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field as DataField
 from dataclasses import dataclass, field, fields
+from inspect import cleandoc
 from typing import Any, Literal, get_args, get_type_hints
 
 from autocross.errors import OptionError
@@ -38,9 +39,12 @@ def option(
     return field(default=default, metadata={"help": help, "at_least": at_least, "at_most": at_most, "one_of": one_of})
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What a user may set; few ever need to. None leaves the choice to a rule that `autocross show` prints."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class OptionList:
+    """What a user may set; few ever need to. None leaves the choice to a rule that `autocross show` prints.
+
+    The estimators inherit from this list, so that their constructors take every option by name and store it as it is.
+    """
 
     types: Mapping[str, str] | None = option(
         None,
@@ -118,10 +122,45 @@ class Options:
     quiet: bool = option(False, "Show no progress.")
     journal: str | None = option(None, "File to which every event of the fit is appended, one JSON object a line.")
 
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DeepOptionList(OptionList):
+    """What a user of `WideDeepClassifier` may set: the options of every fit, and these."""
+
+    hidden: Sequence[int] = option((400, 400), "Sizes of the hidden layers of the deep part.")
+    embedding: int = option(10, "How many numbers stand for a value of a field in the deep part.", at_least=1, at_most=MANY)
+    epochs: int = option(
+        50, "Most passes over the rows; fewer where the loss on rows left out no longer falls.", at_least=0, at_most=MANY
+    )
+
+
+class Checked:
+    """Options that are checked when they are made and do not change afterwards.
+
+    They cannot be frozen dataclasses: those do not inherit from the lists, which the estimators have to be able to change.
+    """
+
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
-        for entry in fields(self):
+        for entry in fields(self):  # type: ignore[arg-type]
             check(entry, hints[entry.name], getattr(self, entry.name))
+        self.check_together()
+        self.__dict__["checked"] = True
+
+    def check_together(self) -> None:
+        """Refuse values that do not go with each other."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "checked" in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} cannot be changed. Make new ones with another {name}.")
+        super().__setattr__(name, value)
+
+
+@dataclass(kw_only=True)
+class Options(Checked, OptionList):
+    """The options of one fit."""
+
+    def check_together(self) -> None:
         for granularity in () if self.granularities is None else self.granularities:
             if not is_whole(granularity) or not 2 <= granularity <= MANY:
                 raise OptionError(f"Option granularities holds {granularity!r}. Give whole numbers of bins from 2 to {MANY}.")
@@ -137,20 +176,12 @@ class Options:
             raise OptionError("Option split='group' needs groups=, the name of the column that holds the group.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeepOptions:
-    """What a user of `WideDeepClassifier` may set beside the options of every fit."""
+@dataclass(kw_only=True)
+class DeepOptions(Options, DeepOptionList):
+    """The options of one fit of Wide & Deep."""
 
-    hidden: Sequence[int] = option((400, 400), "Sizes of the hidden layers of the deep part.")
-    embedding: int = option(10, "How many numbers stand for a value of a field in the deep part.", at_least=1, at_most=MANY)
-    epochs: int = option(
-        50, "Most passes over the rows; fewer where the loss on rows left out no longer falls.", at_least=0, at_most=MANY
-    )
-
-    def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
-        for entry in fields(self):
-            check(entry, hints[entry.name], getattr(self, entry.name))
+    def check_together(self) -> None:
+        super().check_together()
         sizes = self.hidden
         if not isinstance(sizes, Sequence) or not all(is_whole(size) and 1 <= size <= MANY for size in sizes):
             raise OptionError(
@@ -214,6 +245,28 @@ def is_whole(value: Any) -> bool:
     return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
+def values_of(options: OptionList) -> dict[str, Any]:
+    """All options of an estimator or of a fit, by name."""
+    return {entry.name: getattr(options, entry.name) for entry in fields(options)}
+
+
+def documented(text: str | None, options: type, attributes: Mapping[str, str]) -> str:
+    """A docstring in the form that numpydoc reads: the text, every option, and what a fit leaves behind."""
+    lines = [cleandoc(text or ""), "", "Parameters", "----------"]
+    for entry in fields(options):
+        lines += [f"{entry.name} : {entry.type}, default {entry.default!r}", f"    {entry.metadata['help']}"]
+    lines += ["", "Attributes", "----------"]
+    for name, what in attributes.items():
+        lines += [name, f"    {what}"]
+    return "\n".join([*lines, ""])
+
+
 def all_options() -> tuple[DataField[Any], ...]:
-    """The options in the order in which help and documentation list them."""
-    return fields(Options)
+    """The options of every fit, in the order in which help and documentation list them."""
+    return fields(OptionList)
+
+
+def deep_options() -> tuple[DataField[Any], ...]:
+    """Those that only Wide & Deep has."""
+    known = {entry.name for entry in all_options()}
+    return tuple(entry for entry in fields(DeepOptionList) if entry.name not in known)

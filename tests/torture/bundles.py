@@ -49,11 +49,11 @@ def beginnings() -> list[Path]:
     return [*sorted((HERE / "corpus").glob("*.acx")), *sorted(GOLDEN.glob("*.acx"))]
 
 
-def split(content: bytes) -> tuple[Manifest, Arrays]:
-    """A bundle's manifest and arrays, read without any check."""
+def split(content: bytes, key: str = bundle.KEY) -> tuple[Manifest, Arrays]:
+    """What a file of ours holds, its manifest and its arrays, read without any check. ``key`` is that of its kind."""
     (size,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + size])
-    manifest = json.loads(header.pop("__metadata__")[bundle.KEY])
+    manifest = json.loads(header.pop("__metadata__")[key])
     kinds = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "U32": "<u4", "U8": "u1", "I32": "<i4", "U16": "<u2", "U64": "<u8"}
     arrays = {}
     for name, facts in header.items():

@@ -7,8 +7,6 @@ fresh fit.
 
 from __future__ import annotations
 
-import io
-import json
 import shutil
 from collections.abc import Callable
 from functools import cache
@@ -21,9 +19,10 @@ import polars as pl
 
 from autocross import AutoCrossClassifier, checkpoint
 from autocross.errors import FileError, OptionError
+from autocross.producer import store
 from autocross.producer.model import Model
 from autocross.serving.scorer import Scorer
-from torture.bundles import bounded_memory, change_array, change_json, with_bytes_changed
+from torture.bundles import bounded_memory, change_array, change_json, split, with_bytes_changed
 from torture.tools import Refused, answer, in_rounds, planted, require, require_one_as_many, require_same
 
 Rng = np.random.Generator
@@ -69,17 +68,15 @@ def damaged(rng: Rng, folder: Path) -> None:
 
 def forged(rng: Rng, folder: Path) -> None:
     kept, rows, _ = reference()
-    with np.load(kept / checkpoint.FILE, allow_pickle=False) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    facts = json.loads(arrays.pop("facts").tobytes())
+    content, arrays = split((kept / checkpoint.FILE).read_bytes(), checkpoint.KEY)
+    facts = content["facts"]
     for _ in range(int(rng.integers(1, 3))):
         if rng.random() < 0.6:
             change_json(facts, rng)
         else:
             change_array(arrays, rng)
-    content = io.BytesIO()
-    np.savez(content, **arrays, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8))
-    (folder / checkpoint.FILE).write_bytes(content.getvalue())
+    whole_arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    store.write(folder / checkpoint.FILE, checkpoint.KEY, facts, whole_arrays)
     found = resumed(rows, folder)
     if not isinstance(found, Refused):
         row = rows.drop("label", "weight")[:1]

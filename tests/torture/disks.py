@@ -6,6 +6,7 @@ path, the exit code says what happened; a full disk under the journal or the che
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import subprocess
@@ -17,12 +18,13 @@ from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from autocross.producer import bundle
 from autocross.producer.model import Model
-from torture.tools import command, planted, require, require_model, require_same, run, said
+from autocross.table.outputs import PREDICTIONS
+from torture.tools import command, former_model, planted, require, require_model, require_same, run, said
 
-FORMER = b"the former file"
 PLACES = ("model", "journal", "checkpoint", "temporary", "predict", "transform", "refit", "stdout")
 
 
@@ -83,30 +85,33 @@ def attack(seed: int, folder: Path) -> None:
     parts = int(rng.choice([0, 700])) if place != "temporary" else 700
     (folder / "case.txt").write_text(f"{place}, {kib} KiB, parts {parts}, mounts {can_mount()}")
     alone = place not in ("journal", "checkpoint", "temporary")
-    with little_room(folder / "full", kib, alone) as how:
+    beside = -(-len(former_model()) // 4096) * 4 if place in ("model", "refit", "predict", "transform") else 0  # the former file
+    with little_room(folder / "full", kib + beside, alone) as how:
         ATTACKS[place](folder, folder / "full", parts, how, rng)
 
 
-def under_output(arguments: list[str], output: Path, how: dict[str, Any]) -> None:
-    """A file that does not fit: the former one stays, nothing is left beside it, and the message names it."""
-    output.write_bytes(FORMER)
+def under_output(arguments: list[str], output: Path, former: bytes, how: dict[str, Any]) -> None:
+    """A file that does not fit: the former one stays, nothing is left beside it, and the message names it and says why."""
+    output.write_bytes(former)
     done = run(arguments, **how)
     if done.returncode == 0:
-        require(output.read_bytes() != FORMER, "said to be done, but nothing was written")
+        require(output.read_bytes() != former, "said to be done, but nothing was written")
         return
-    require(done.returncode == 2, f"exit code {done.returncode}: {said(done.stderr)}")
-    require(str(output) in said(done.stderr), f"the message does not name the file: {said(done.stderr)}")
-    require("Traceback" not in said(done.stderr), said(done.stderr))
-    require(output.read_bytes() == FORMER, "the former file is lost")
+    message = said(done.stderr)
+    require(done.returncode == 2, f"exit code {done.returncode}: {message}")
+    require(str(output) in message, f"the message does not name the file: {message}")
+    require("No space left" in message or "File too large" in message, f"the message does not say why: {message}")
+    require("Traceback" not in message, message)
+    require(output.read_bytes() == former, "the former file is lost")
     left = [one.name for one in output.parent.iterdir() if one != output]
     require(not left, f"left behind: {left}")
 
 
 def under_model(folder: Path, full: Path, parts: int, how: dict[str, Any], rng: Any) -> None:
     rows, _, whole = reference()
-    under_output(fit(rows, full / "model.acx", parts=parts), full / "model.acx", how)
-    require_model(full / "model.acx", FORMER)
-    if (full / "model.acx").read_bytes() != FORMER:
+    under_output(fit(rows, full / "model.acx", parts=parts), full / "model.acx", former_model(), how)
+    require_model(full / "model.acx", former_model())
+    if (full / "model.acx").read_bytes() != former_model():
         require_same(bundle.read(full / "model.acx"), whole, "on a small disk")
 
 
@@ -146,15 +151,19 @@ def under_temporary(folder: Path, full: Path, parts: int, how: dict[str, Any], r
 
 def under_table(folder: Path, full: Path, parts: int, how: dict[str, Any], rng: Any, word: str) -> None:
     rows, model, _ = reference()
-    output = full / f"scores.{rng.choice(['csv', 'parquet'])}"
-    under_output(command(word, model, rows, "-o", output), output, how)
+    ending = str(rng.choice(["csv", "parquet"]))
+    output, former = full / f"scores.{ending}", io.BytesIO()
+    getattr(pl.DataFrame(dict.fromkeys(PREDICTIONS, [0.5])), f"write_{ending}")(former)
+    # Features cannot be told from other tables: they replace one only if they must.
+    force = ["--force"] if word == "transform" else []
+    under_output(command(word, model, rows, "-o", output, *force), output, former.getvalue(), how)
 
 
 def under_refit(folder: Path, full: Path, parts: int, how: dict[str, Any], rng: Any) -> None:
     rows, model, _ = reference()
     output = full / "model.acx"
-    under_output(command("refit", model, rows, "-o", output, "--quiet"), output, how)
-    require_model(output, FORMER)
+    under_output(command("refit", model, rows, "-o", output, "--quiet"), output, former_model(), how)
+    require_model(output, former_model())
 
 
 def under_stdout(folder: Path, full: Path, parts: int, how: dict[str, Any], rng: Any) -> None:

@@ -6,23 +6,23 @@ ROUNDS 1 makes a round accept one cross, so that small tables have several; PART
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
+from pathlib import Path
 
 
 def main() -> None:
     rounds, parts = int(sys.argv[1]), int(sys.argv[2])
     sys.argv[:3] = ["autocross"]
-    if rounds:
-        from autocross.search import loop
+    sys.path[0] = str(Path(__file__).resolve().parents[1])  # `torture` is a package there
+    from autocross.__main__ import main as command
+    from torture.tools import by_parts, in_rounds
 
-        loop.A_ROUND = 1
-    if parts:
-        from autocross import estimator
-        from autocross.table import files
-
-        estimator.SHARE, files.BATCH = 0.0, parts
-    from autocross.cli import main as command
-
-    command()
+    with ExitStack() as changes:
+        if rounds:
+            changes.enter_context(in_rounds())
+        if parts:
+            changes.enter_context(by_parts(parts))
+        command()
 
 
 if __name__ == "__main__":

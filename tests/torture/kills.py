@@ -25,6 +25,7 @@ from autocross.producer.model import Model
 from torture.tools import (
     Fault,
     command,
+    former_model,
     planted,
     require,
     require_model,
@@ -35,7 +36,6 @@ from torture.tools import (
     said,
 )
 
-FORMER = b"the former file"
 N_TABLES = 3
 LONGEST = 120.0  # seconds that a fit may take before it hangs
 
@@ -114,7 +114,7 @@ def attack(seed: int, folder: Path) -> int:
     parts = int(rng.choice([0, 0, 400]))
     rows, whole, seconds, lines = reference(int(rng.integers(N_TABLES)), parts)
     (folder / "tmp").mkdir()
-    (folder / "model.acx").write_bytes(FORMER)
+    (folder / "model.acx").write_bytes(former_model())
     n_kills = int(rng.integers(1, 4))
     for _ in range(n_kills):
         number = signal.Signals(rng.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]))
@@ -138,7 +138,7 @@ def kept(folder: Path) -> list[object]:
 
 def require_sound(folder: Path, number: int, code: int) -> None:
     """What must be true after a fit was sent a signal."""
-    require_model(folder / "model.acx", FORMER)
+    require_model(folder / "model.acx", former_model())
     require_journal(folder / "journal.jsonl")
     if number == signal.SIGKILL:
         for one in (folder / "tmp").iterdir():  # nobody can tidy up after SIGKILL
@@ -147,4 +147,4 @@ def require_sound(folder: Path, number: int, code: int) -> None:
             one.unlink()
     require_tidy(folder)
     if code == 0:
-        require((folder / "model.acx").read_bytes() != FORMER, "a fit that says it is done has written no model")
+        require((folder / "model.acx").read_bytes() != former_model(), "a fit that says it is done has written no model")

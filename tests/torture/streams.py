@@ -19,15 +19,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from torture.tools import Fault, planted, require, require_model, require_no_crash, require_no_orphans, run, said
+from torture.tools import Fault, former_model, planted, require, require_model, require_no_crash, require_no_orphans, run, said
 
 Rng = np.random.Generator
-FORMER = b"the former file"
 
 
 def cli(*arguments: object) -> list[str]:
     """The command as users call it: what is imported, and when, is part of what Ctrl-C may meet."""
-    return [sys.executable, "-m", "autocross.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "autocross", *map(str, arguments)]
 
 
 @cache
@@ -63,6 +62,11 @@ def some_command(rng: Rng, folder: Path) -> list[str]:
         ["show", folder / "名前.acx"],
     ]
     return cli(*words[rng.integers(len(words))])
+
+
+def is_wrong(words: list[str]) -> bool:
+    """Whether a command can only be refused: there is no such command, or no such file."""
+    return "fly" in words or "名前.acx" in words[-1]
 
 
 def require_quiet_end(done: subprocess.CompletedProcess[bytes], codes: tuple[int, ...], folder: Path) -> None:
@@ -123,13 +127,13 @@ def ascii_only(rng: Rng, folder: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": coding, "PYTHONUTF8": "0", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
     done = run(words, env=environment)
     require_quiet_end(done, (0, 2), folder)
-    require("fly" in words or "名前.acx" in words[-1] or done.returncode == 0, f"exit code 2: {said(done.stderr)}")
+    require(is_wrong(words) or done.returncode == 0, f"exit code 2: {said(done.stderr)}")
 
 
 def storm(rng: Rng, folder: Path) -> None:
     """Ctrl-C again and again, from some moment on."""
     words = some_command(rng, folder)
-    (folder / "model.acx").write_bytes(FORMER)
+    (folder / "model.acx").write_bytes(former_model())
     process = subprocess.Popen(
         words, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -143,12 +147,13 @@ def storm(rng: Rng, folder: Path) -> None:
     err = process.stderr.read()
     process.stderr.close()
     ended(process, words, err)
-    require(process.returncode in (0, 1, 2, -signal.SIGINT, 130), f"exit code {process.returncode}: {said(err)}")
-    require_model(folder / "model.acx", FORMER)
+    codes = (0, 1, -signal.SIGINT, 130, *([2] if is_wrong(words) else []))
+    require(process.returncode in codes, f"exit code {process.returncode}: {said(err)}")
+    require_model(folder / "model.acx", former_model())
     left = [one.name for one in folder.iterdir() if one.name.startswith(".")]
     require(not left, f"left behind: {left}")
     if b"interrupted: the model" in err or b"saved" in err:
-        require((folder / "model.acx").read_bytes() != FORMER, f"said to be saved, but is not: {said(err)}")
+        require((folder / "model.acx").read_bytes() != former_model(), f"said to be saved, but is not: {said(err)}")
 
 
 WAYS: list[Callable[[Rng, Path], None]] = [closed, gone, ascii_only, storm]

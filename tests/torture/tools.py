@@ -11,13 +11,16 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 
+from autocross import AutoCrossClassifier
 from autocross.errors import AutoCrossError, TableWarning
 from autocross.producer import bundle
 from autocross.producer.model import Model
@@ -125,7 +128,7 @@ def planted(seed: int, n: int = 1500, n_columns: int = 5) -> pl.DataFrame:
 @contextmanager
 def by_parts(rows: int) -> Iterator[None]:
     """Within, files are read part by part, so many rows at once."""
-    with patch("autocross.estimator.SHARE", 0.0), patch("autocross.table.files.BATCH", rows):
+    with patch("autocross.estimator.SHARE", 0.0), patch("autocross.estimator.BATCH", rows):
         yield
 
 
@@ -191,6 +194,15 @@ def require_no_orphans(leader: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(one, signal.SIGKILL)
     require(not left, f"processes {left} outlived the one that had started them")
+
+
+@cache
+def former_model() -> bytes:
+    """A model file that was there before: a command replaces nothing but models by models."""
+    path = Path(mkdtemp(prefix="torture-former-")) / "model.acx"
+    rows = planted(9, 100, 2).drop("weight", "tags", "x")
+    AutoCrossClassifier(quiet=True, engine="serial", max_crosses=0).fit(rows, "label").save(path)
+    return path.read_bytes()
 
 
 def require_model(path: Path, former: bytes | None = None) -> None:

@@ -162,7 +162,7 @@ TEXTS: list[Any] = [
     "7", "007", "7.0", "0.1", "1e16", "\u0663", "1_000", " 7 ", "9" * 5_000, "-0", "+7", "inf", "true", "True", "FALSE",
     "2024-02-29", "2024-02-29T08:15:00+05:30", "08:15", "0000-01-01", "x" * 10_000, "a\x00b", np.str_("a"), np.str_("\ud800"),
     Colour.RED, Word.RED, pa.scalar("a"), uuid.UUID(int=7), PurePosixPath("a/b"), pd.Period("2024-02", "M"), pd.Interval(0, 5),
-    b"ab", b"7", bytearray(b"ab"), memoryview(b"ab"), np.bytes_(b"ab"),
+    b"ab", b"7", b"", bytearray(b"ab"), memoryview(b"ab"), np.bytes_(b"ab"),
 ]  # fmt: skip
 REFUSED: list[Any] = [1 + 2j, 0j, complex("nan"), np.complex64(1), np.complex128(2j), {"a": 1}, Stubborn()]
 

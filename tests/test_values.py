@@ -355,6 +355,7 @@ def test_masked_cells_of_an_array_are_missing() -> None:
         (-HUGE, "-1" + "0" * 5_000),
         ("\ud800", "\ufffd"),
         ("a\ud83d\ude00", "a\N{GRINNING FACE}"),
+        (b"", None),
         (bytearray(b"ab"), "6162"),
         (memoryview(b"ab"), "6162"),
         (np.array(7), "7"),
@@ -575,7 +576,17 @@ def test_a_declared_kind_reads_values_of_any_type() -> None:
         assert [model.scorer_.score_one(row) for row in rows] == model.predict_proba(table)[:, 1].tolist()
 
 
-@pytest.mark.parametrize("values", [[[["a"]], [["b"], []]], [{"a": 1}, {"a": 2}]], ids=["lists of lists", "mappings"])
+LEFT_OUT: dict[str, list[Any]] = {
+    "lists of lists": [[["a"]], [["b"], []]],
+    "lists of arrays": [[np.array(["a"])], [np.array(["b"]), np.array([])]],
+    "arrays of arrays": [objects([np.array(["a"], dtype=object)]), objects([np.array(["b", "a"], dtype=object)])],
+    "arrays of arrays of arrays": [objects([objects([np.array(["a"], dtype=object)])])],
+    "tables in cells": [np.array([["a"]]), np.array([["b"]])],
+    "mappings": [{"a": 1}, {"a": 2}],
+}
+
+
+@pytest.mark.parametrize("values", LEFT_OUT.values(), ids=list(LEFT_OUT))
 def test_columns_that_polars_has_a_type_for_are_left_out_as_in_a_frame_of_polars(values: list[Any]) -> None:
     with pytest.warns(TableWarning, match="Column 'odd' is left out: values of type .* cannot be read"):
         fitted(odd(values, "pandas objects"))

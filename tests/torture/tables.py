@@ -21,6 +21,7 @@ import pandas as pd
 import polars as pl
 
 from autocross import AutoCrossClassifier, load
+from autocross.table.dialect import Dialect
 from autocross.table.files import read
 from torture.tools import Refused, answer, by_parts, require, require_one_as_many, require_same, same_bits, shown
 
@@ -329,7 +330,7 @@ def rows_one_by_one(given: Sample, model: AutoCrossClassifier) -> list[dict[str,
         return model._rows(given.X).to_dicts()  # type: ignore[no-any-return]
     if given.form in ("csv", "parquet", "folder"):
         as_text = [column.name for column in model.model_.producer.encoder.schema if column.stored == "text"]
-        return read(given.X, as_text).to_dicts()
+        return read(given.X, Dialect(as_text)).to_dicts()
     return (given.X.collect() if given.form == "lazy" else given.X).to_dicts()  # type: ignore[no-any-return]
 
 

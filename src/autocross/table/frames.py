@@ -260,10 +260,15 @@ def guessed(values: list[Any]) -> pl.Series | None:
             return pl.Series([number_of(value) for value in values], dtype=pl.Float64).fill_nan(None)
         if len(kinds) != 1 or not fits(kinds.pop(), values):
             return None
-        column = pl.Series(values, strict=True)
+        column = pl.Series([as_lists(value) for value in values], strict=True)
     except NOT_TAKEN:
         return None
-    return None if column.dtype == pl.Object else column
+    return None if holds_objects(column.dtype) else column
+
+
+def as_lists(value: Any) -> Any:
+    """An array, and every array in it, as a list: polars would hold arrays of arrays as objects, and panic when it lets go of them."""
+    return [as_lists(entry) for entry in value] if isinstance(value, (np.ndarray, list)) else value
 
 
 def from_array(data: Any) -> pl.DataFrame:

@@ -177,7 +177,7 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, timedelta):
         return number_text(seconds_of(value))
     if isinstance(value, bytes):
-        return value.hex()
+        return value.hex() or None
     if isinstance(value, complex):
         raise ValueError("Give real and imaginary parts as two columns.")
     if is_several(value):

@@ -198,6 +198,23 @@ def test_a_useless_column_is_left_out_with_a_warning(column: pl.Expr, reason: st
     np.testing.assert_array_equal(model.predict_proba(frame), classifier().fit(clients(), "bought").predict_proba(clients()))
 
 
+@pytest.mark.parametrize("kind", ["categorical", "numerical", "time", "multivalue", "multivalue:|"])
+@pytest.mark.parametrize(
+    "column", [pl.struct("job", "age"), pl.concat_list("job").implode().over("job")], ids=["structs", "lists of lists"]
+)
+def test_no_kind_can_be_given_to_cells_of_many_parts(
+    kind: str, column: pl.Expr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = clients().drop("tags").with_columns(column.alias("odd"))
+    frame.write_parquet(tmp_path / "rows.parquet")
+    message = r"Column 'odd' holds values of type (Struct|List\(List\(String\)\)), which cannot be .*\. Give the parts columns"
+    for share in (1.0, 0.0):  # in memory, and part by part
+        monkeypatch.setattr("autocross.estimator.SHARE", share)
+        with pytest.raises(ColumnError, match=message):
+            classifier(types={"odd": kind}).fit(tmp_path / "rows.parquet", "bought")
+    assert classifier(types={"odd": "ignore"}).fit(frame, "bought").predict(frame).shape == (frame.height,)
+
+
 @pytest.mark.filterwarnings("default::autocross.errors.TableWarning")
 def test_the_command_line_warns_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = as_file(clients().drop("tags").with_columns(odd=pl.lit("x")), tmp_path / "train.csv")

@@ -52,6 +52,7 @@ def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] 
     if numbered is None:
         return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
     once = {column.name: numbered[column.name] for column in used if column.kind in ONE_VALUE and column.name in numbered}
+    assert all(len(column.index) == frame.height for column in once.values())  # kernels read what these say, unchecked
     rows = {column.name: once[column.name].values if column.name in once else frame[column.name] for column in used}
     columns = {column.name: typed_column(rows[column.name], column, differ=column.name in once) for column in used}
     return Table(frame.height, columns, {name: one.index for name, one in once.items()})

@@ -63,6 +63,11 @@ def is_plain(kind: Any) -> bool:
     return kind.is_numeric() or kind.is_temporal() or kind in (pl.String, pl.Boolean, pl.Categorical, pl.Enum, pl.Null)
 
 
+def within(dtype: Any) -> Any:
+    """The type of what a cell holds, of lists that of their entries."""
+    return dtype.inner if isinstance(dtype, (pl.List, pl.Array)) else dtype
+
+
 def type_name(kind: Any) -> str:
     """The name of a type, without what its values may be: a reason is kept in the model, and may hold no value.
 
@@ -89,6 +94,11 @@ def declared(column: Digest, text: str) -> ColumnSchema:
     """The kind the user gave, if the column can have it."""
     kind, separator = parse_kind(column.name, text)
     stored = stored_as(column)
+    if kind != "ignore" and not (is_plain(within(column.dtype)) or within(column.dtype) == pl.Binary):
+        raise ColumnError(
+            f"Column {column.name!r} holds values of type {type_name(column.dtype)}, which cannot be {kind}. "
+            "Give the parts columns of their own, or declare it ignore."
+        )
     if kind == "multivalue" and stored == "text" and separator is None:
         raise ColumnError(
             f"Column {column.name!r} holds text, so multivalue needs its separator. Write it behind a colon, as in 'multivalue:|'."
@@ -105,8 +115,7 @@ def inferred(column: Digest) -> ColumnSchema:
     def decide(kind: Kind, reason: str) -> ColumnSchema:
         return ColumnSchema(column.name, kind, stored, reason)
 
-    kind = column.dtype.inner if isinstance(column.dtype, (pl.List, pl.Array)) else column.dtype
-    if not is_plain(kind):
+    if not is_plain(within(column.dtype)):
         return decide("ignore", f"values of type {type_name(column.dtype)} cannot be read")
     if column.n_missing == column.n_rows:
         return decide("ignore", "always missing")

@@ -202,7 +202,7 @@ def test_text_of_wide_characters_without_a_mark(encoding: str, packed: bool, tmp
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(estimator, "SHARE", 0.0)
-    monkeypatch.setattr(files, "BATCH", 70)
+    monkeypatch.setattr(estimator, "BATCH", 70)
 
 
 def test_every_dialect_gives_the_same_model(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def fit(data: Any, **options: Any) -> AutoCrossClassifier:
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that comes as a path is read part by part."""
     monkeypatch.setattr(estimator, "SHARE", 0.0)
-    monkeypatch.setattr(files, "BATCH", 700)
+    monkeypatch.setattr(estimator, "BATCH", 700)
 
 
 @pytest.mark.usefixtures("in_parts")

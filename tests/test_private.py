@@ -19,7 +19,6 @@ from autocross.encoding.vocabulary import PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError, ColumnError, OptionError, TableWarning
 from autocross.options import Options
 from autocross.producer import bundle
-from autocross.table import files
 from autocross.table.coerce import lists, texts
 from autocross.table.schema import ColumnSchema
 from forgery import forge, parts
@@ -158,7 +157,7 @@ def test_every_way_to_fit_gives_the_same_private_model(
     data: Any = patients()
     if way == "parts":
         monkeypatch.setattr(estimator, "SHARE", 0.0)
-        monkeypatch.setattr(files, "BATCH", 150)
+        monkeypatch.setattr(estimator, "BATCH", 150)
         data.write_parquet(tmp_path / "rows.parquet")
         data = tmp_path / "rows.parquet"
     engine: dict[str, Any] = {"engine": "threads", "n_jobs": 3} if way == "threads" else {"engine": "serial"}

@@ -153,7 +153,7 @@ def under_table(folder: Path, full: Path, parts: int, how: dict[str, Any], rng: 
     rows, model, _ = reference()
     ending = str(rng.choice(["csv", "parquet"]))
     output, former = full / f"scores.{ending}", io.BytesIO()
-    getattr(pl.DataFrame(dict.fromkeys(PREDICTIONS, [0.5])), f"write_{ending}")(former)
+    getattr(pl.DataFrame({name: [0.5] for name in PREDICTIONS}), f"write_{ending}")(former)
     # Features cannot be told from other tables: they replace one only if they must.
     force = ["--force"] if word == "transform" else []
     under_output(command(word, model, rows, "-o", output, *force), output, former.getvalue(), how)

@@ -131,6 +131,11 @@ def days(rng: Rng, n: int, span: int = 4000) -> list[datetime]:
     return [datetime(2015, 1, 1) + timedelta(minutes=int(at)) for at in rng.integers(0, span * 1440, n)]
 
 
+def on_the_clock(day: datetime) -> datetime:
+    """The moment itself, or an hour later where the clock went forward and never showed it: polars cannot hold such ones."""
+    return day.astimezone(UTC).astimezone(day.tzinfo)
+
+
 def lists_of(rng: Rng, words: list[Any], n: int) -> list[list[Any]]:
     return [pick(rng, words, int(size)) for size in rng.integers(0, 5, n)]
 
@@ -159,7 +164,7 @@ MAKERS: dict[str, Callable[[Rng, int], Column]] = {
     "dates": lambda rng, n: Column([day.date() for day in days(rng, n)], pl.Date),
     "moments": lambda rng, n: Column(days(rng, n), pl.Datetime(str(rng.choice(["ms", "us", "ns"])))),
     "zoned": lambda rng, n: Column(
-        [day.replace(tzinfo=ZoneInfo("Europe/Berlin")) for day in days(rng, n)], pl.Datetime("us", "Europe/Berlin")
+        [on_the_clock(day.replace(tzinfo=ZoneInfo("Europe/Berlin"))) for day in days(rng, n)], pl.Datetime("us", "Europe/Berlin")
     ),
     "mixed zones": lambda rng, n: Column(
         [day.replace(tzinfo=timezone(timedelta(hours=int(rng.integers(-5, 5))))) for day in days(rng, n)], loose=True

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from autocross.estimator import source_of
+from autocross.options import Options
 from torture import run
+from torture.tools import by_parts, planted
 
 QUICK = [name for name, part in run.PARTS.items() if part.quick and part.can_run]
 
@@ -25,6 +28,14 @@ def test_a_few_cases(name: str) -> None:
     count = run.some(name, dict.fromkeys([*range(run.PARTS[name].quick), *run.known_seeds(name)]))
     assert count.cases >= run.PARTS[name].quick
     assert not count.faults, "\n\n".join(f"{run.repeat(name, seed)}\n{fault}" for seed, fault in count.faults)
+
+
+def test_files_are_read_by_parts(tmp_path: Path) -> None:
+    planted(0, 100).write_parquet(tmp_path / "rows.parquet", row_group_size=20)
+    with by_parts(30):
+        source = source_of(tmp_path / "rows.parquet", "label", None, Options())
+        assert not source.in_memory
+        assert max(len(part.label) for part in source.parts()) <= 30
 
 
 # The runner itself: a part that crashes, hangs or raises is a fault, and the next case goes on.

@@ -267,7 +267,7 @@ def guessed(values: list[Any]) -> pl.Series | None:
 
 
 def as_lists(value: Any) -> Any:
-    """An array, and every array in it, as a list: polars would hold arrays of arrays as objects, and panic when it lets go of them."""
+    """An array, and every array in it, as a list: polars holds arrays of arrays as objects, and panics when it lets go of them."""
     return [as_lists(entry) for entry in value] if isinstance(value, (np.ndarray, list)) else value
 
 

@@ -6,6 +6,8 @@ of that into the repository: `python tests/torture/guided.py keep`.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -39,7 +41,7 @@ def attack(seed: int, folder: Path) -> int:
         message = done.stderr.decode(errors="replace")
         raised = re.search(r"Uncaught Python exception: ===\n(.*)", message)
         why = raised.group(1) if raised else f"atheris ended with code {done.returncode}"
-        raise AssertionError(f"{why}; the file is in {folder}\n{message[-4000:]}")
+        raise AssertionError(f"{why}; the file is in {folder}\n{done.stdout.decode(errors='replace')[-4000:]}\n{message[-4000:]}")
     units = re.search(rb"number_of_executed_units:\s*(\d+)", done.stderr)
     return int(units.group(1)) if units else 1
 
@@ -49,9 +51,11 @@ def fuzz() -> None:
     import atheris
 
     sys.path.insert(0, str(HERE.parent))  # this file is run by itself here, and `torture` is a package
-    with atheris.instrument_imports(
-        include=["autocross.producer", "autocross.encoding", "autocross.crossing", "autocross.serving"]
-    ):
+    from autocross import kernels
+
+    for module in pkgutil.iter_modules(kernels.__path__, "autocross.kernels."):
+        importlib.import_module(module.name)  # before the others: Numba cannot compile what atheris has changed
+    with atheris.instrument_imports(include=["autocross"]):
         import numpy as np
 
         from torture import bundles

@@ -68,7 +68,7 @@ PARTS = {
     "bundles": Part("damaged and forged model files", 120, 300),
     "guided": Part("the same, guided by coverage (atheris)", 300, 0, "atheris"),
     "checkpoints": Part("checkpoints that are damaged, forged, or of other rows", 300, 12),
-    "kills": Part("fits killed at random moments, then resumed", 600, 2),
+    "kills": Part("fits killed at random moments, then resumed", 600, 1),
     "disks": Part("full disks under model, journal, checkpoint, temporary folder, scores", 300, 5),
     "forks": Part("scoring and fitting in forked and spawned processes", 300, 2),
     "streams": Part("closed streams, pipes that go away, ASCII terminals, storms of Ctrl-C", 300, 4),

@@ -6,6 +6,7 @@ import json
 import math
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,11 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autocross import AutoCrossClassifier, crossing, load
+from autocross import AutoCrossClassifier, crossing, features, load
+from autocross.blocks import make_blocks
 from autocross.crossing import MODULUS, MOST_ENTRIES, CrossCoder, count_keys, cross_key, exact_key, pair_up
 from autocross.features import FIRST, RARE, Field, FieldCodes
+from autocross.folds import FoldRule
 from autocross.models import metrics
-from autocross.search import loop
+from autocross.search import fieldwise, loop
 from autocross.search.candidates import children
 from autocross.search.halving import plan
 
@@ -129,10 +132,44 @@ def test_few_keys_are_counted_and_looked_up_by_a_table(monkeypatch: pytest.Monke
     by_table = count_keys(keys, sizes), coder.encode(rows).codes
     monkeypatch.setattr(crossing, "DENSE", 10)
     by_search = count_keys(keys, sizes), coder.encode(rows).codes
-    for (distinct, entry, counts), codes in (by_table, by_search):
-        assert keys[entry].tolist() == distinct.tolist() == by_table[0][0].tolist()
-        assert counts.tolist() == by_table[0][2].tolist()
+    for (distinct, counts), codes in (by_table, by_search):
+        assert distinct.tolist() == sorted(set(keys.tolist()))
+        assert counts.tolist() == [np.count_nonzero(keys == key) for key in distinct]
         assert codes.tolist() == by_table[1].tolist()
+
+
+@pytest.mark.parametrize("sizes", [(6, 9, 5), (1 << 20, 1 << 15, 1 << 10)])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_a_cross_is_the_same_whatever_the_rows_that_are_computed_at_once(
+    sizes: tuple[int, ...], ragged: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    n = 300
+    coded = [FieldCodes(rng.integers(0, min(size, 40), n).astype(np.uint8)) for size in sizes]
+    if ragged:
+        starts = np.concatenate([[0], np.cumsum(rng.integers(0, 4, n))])
+        coded[1] = FieldCodes(rng.integers(0, min(sizes[1], 40), starts[-1]).astype(np.uint8), starts)
+    label, weight = rng.integers(0, 2, n).astype(np.uint8), np.ones(n, np.float32)
+    one = fieldwise.Candidate((0, 1, 2), sizes, 4 if ragged else 1)
+
+    def everything() -> list[Any]:
+        (block,) = make_blocks(coded, label, weight, FoldRule(5, False), 0, 1)
+        counts = loop.sift(block, one, 1000, 3)
+        keys, values, n_entries = loop.distinct(block, one, 1000, np.packbits(counts >= 2))
+        coder = CrossCoder(one.cross, sizes, values[n_entries > 1])
+        loop.put(block, coder)
+        (seen,) = fieldwise.lay_out(block, [one], fieldwise.Rung(100, 200, 2, 0.0))
+        found = [block.coded(one.cross), *block.trials]
+        return [counts, keys, values, n_entries, seen, *(part for each in found for part in (each.codes, each.starts))]
+
+    at_once = everything()
+    assert at_once[0].sum() > 50
+    assert len(at_once[2]) > 20
+    assert cross_key(list(at_once[2].T.astype(np.int64)), sizes).tolist() == at_once[1].tolist()
+    monkeypatch.setattr(crossing, "TOGETHER", 7)
+    monkeypatch.setattr(features, "TOGETHER", 7)
+    for ours, theirs in zip(everything(), at_once, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 # The tournament.

@@ -80,6 +80,8 @@ def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]]) -
 def narrow(block: Block, n: int) -> None:
     """Work on those rows only that are among the first n of the whole shuffle, until `widen`."""
     last = block.among_first(n)
+    nothing = np.zeros((0, 0))
+    block.odds, block.former = nothing, (nothing, np.zeros(0))  # those of other rows are of no use
     block.whole = replace(block)
     block.codes = {cross: coded.between(0, last) for cross, coded in block.codes.items()}
     for name in OF_ROWS:
@@ -161,6 +163,7 @@ class BlockWriter:
         order = np.argsort(mix(self.seed, self.first_row + np.arange(self.n_rows)))  # no two are equal
         n_blocks = min(n_blocks, max(1, self.n_rows))
         rows = [np.ascontiguousarray(order[part::n_blocks]) for part in range(n_blocks)]
+        del order
 
         def shuffled(at: int) -> list[FieldCodes]:
             if at in self.ragged:

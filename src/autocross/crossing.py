@@ -7,7 +7,7 @@ while the product of the sizes is smaller, a hash beyond. Frequent keys get code
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, narrowest
+from autocross.features import FIRST, RARE, TOGETHER, Chain, Field, FieldCodes, joined, narrowest
 
 Ints = NDArray[np.int64]
 
@@ -61,13 +61,19 @@ def exact_key(fields: Sequence[int], sizes: Sequence[int]) -> Callable[[Sequence
     return key
 
 
+def in_parts(coded: Sequence[FieldCodes]) -> Iterator[list[FieldCodes]]:
+    """The fields' codes in some rows after the other, one part at least: what leads to the codes of a cross takes far more room."""
+    for first in range(0, max(1, coded[0].n_rows), TOGETHER):
+        yield [one.between(first, first + TOGETHER) for one in coded]
+
+
 def pair_up(coded: Sequence[FieldCodes]) -> tuple[list[Ints], Ints | None]:
     """The fields' codes side by side, one entry for each combination in a row; row bounds if rows differ in number."""
-    columns = [one.codes.astype(np.int64) for one in coded]
     if all(one.starts is None for one in coded):
-        return columns, None
+        return [one.codes.astype(np.int64) for one in coded], None
     n_rows = coded[0].n_rows
-    bounds = [np.arange(n_rows + 1) if one.starts is None else one.starts for one in coded]
+    columns = [(one.codes if one.starts is None else one.codes[one.starts[0] : one.starts[-1]]).astype(np.int64) for one in coded]
+    bounds = [np.arange(n_rows + 1) if one.starts is None else one.starts - one.starts[0] for one in coded]
     sizes = [np.diff(one) for one in bounds]
     total = np.minimum(np.prod(sizes, axis=0), MOST_ENTRIES)
     starts = np.concatenate([[0], np.cumsum(total)]).astype(np.int64)
@@ -88,16 +94,27 @@ def axis_of(parts: Sequence[Field]) -> int | None:
     return max(axes, key=lambda at: parts[at].n_codes)
 
 
-def count_keys(keys: Ints, sizes: Sequence[int]) -> tuple[Ints, Ints, Ints]:
-    """The distinct keys in order, an entry that has each, and how many do."""
+def count_keys(keys: Ints, sizes: Sequence[int]) -> tuple[Ints, Ints]:
+    """The distinct keys in order, and how many entries have each."""
     span = math.prod(sizes)
     if span > min(DENSE, len(keys)):
-        distinct, entry, counts = np.unique(keys, return_index=True, return_counts=True)
-        return distinct, entry, counts.astype(np.int64)
-    counts, entry = np.bincount(keys, minlength=span), np.empty(span, np.int64)
-    entry[keys] = np.arange(len(keys))
+        distinct, counts = np.unique(keys, return_counts=True)
+        return distinct, counts.astype(np.int64)
+    counts = np.bincount(keys, minlength=span)
     distinct = np.flatnonzero(counts)
-    return distinct, entry[distinct], counts[distinct].astype(np.int64)
+    return distinct, counts[distinct].astype(np.int64)
+
+
+def values_of(keys: Ints, sizes: Sequence[int]) -> NDArray[np.uint32]:
+    """The fields' codes behind keys that are exact: (n_keys, order).
+
+    >>> values_of(np.array([663, 31]), [10, 20, 30]).tolist()
+    [[1, 2, 3], [0, 1, 1]]
+    """
+    values = np.empty((len(keys), len(sizes)), np.uint32)
+    for at in reversed(range(len(sizes))):
+        keys, values[:, at] = np.divmod(keys, sizes[at])
+    return values
 
 
 @dataclass(frozen=True)
@@ -143,15 +160,25 @@ class CrossCoder:
 
     def encode(self, coded: Sequence[FieldCodes]) -> FieldCodes:
         """The cross's codes in rows whose fields have these codes."""
-        columns, starts = pair_up(coded)
-        return FieldCodes(self.look_up(cross_key(columns, self.sizes)).astype(narrowest(self.n_codes)), starts)
+        table, parts = self.table(coded[0].n_rows), []
+        for part in in_parts(coded):
+            columns, starts = pair_up(part)
+            keys = cross_key(columns, self.sizes)
+            codes = self.look_up(keys) if table is None else table[keys]
+            parts.append(FieldCodes(codes.astype(narrowest(self.n_codes), copy=False), starts))
+        return joined(parts)
+
+    def table(self, n_rows: int) -> NDArray[Any] | None:
+        """The codes of all possible keys, where these are no more than the rows."""
+        span = math.prod(self.sizes)
+        if self.n_buckets or span > min(DENSE, n_rows):
+            return None
+        table = np.full(span, RARE, narrowest(self.n_codes))
+        table[self.keys] = np.arange(FIRST, FIRST + len(self.keys))
+        return table
 
     def look_up(self, keys: Ints) -> Ints:
         """The codes of keys: their place among the known ones, else a bucket, else rare."""
-        if not self.n_buckets and (span := math.prod(self.sizes)) <= min(DENSE, len(keys)):
-            table = np.full(span, RARE, np.int64)
-            table[self.keys] = np.arange(FIRST, FIRST + len(self.keys))
-            return table[keys]
         at = np.searchsorted(self.keys, keys)
         other = FIRST + len(self.keys) + keys % self.n_buckets if self.n_buckets else np.int64(RARE)
         if not len(self.keys):

@@ -113,25 +113,31 @@ class FieldCodes:
         """The codes of these rows, in this order."""
         if self.starts is None:
             return FieldCodes(self.codes.take(rows, mode="clip"))  # they are there: nothing has to be checked, or copied for it
-        sizes = self.starts[rows + 1] - self.starts[rows]
-        starts = np.concatenate([[0], np.cumsum(sizes)])
+        starts = np.zeros(len(rows) + 1, np.int64)
+        parts = [(first, rows[first : first + TOGETHER]) for first in range(0, len(rows), TOGETHER)]
+        for first, some in parts:
+            starts[first + 1 : first + 1 + len(some)] = self.starts[some + 1] - self.starts[some]
+        np.cumsum(starts, out=starts)
         codes = np.empty(starts[-1], self.codes.dtype)
-        for first in range(0, len(rows), TOGETHER):
-            some, size = rows[first : first + TOGETHER], sizes[first : first + TOGETHER]
-            begin, end = starts[first], starts[min(first + TOGETHER, len(rows))]
+        for first, some in parts:
+            own = starts[first : first + len(some) + 1]
             # Position of every code in the old array: its row's old start plus its place within the row.
-            shift = self.starts[some] - starts[first : first + len(some)]
-            codes[begin:end] = self.codes[np.repeat(shift, size) + np.arange(begin, end)]
+            codes[own[0] : own[-1]] = self.codes[np.repeat(self.starts[some] - own[:-1], np.diff(own)) + np.arange(own[0], own[-1])]
         return FieldCodes(codes, starts)
 
 
 def joined(parts: Sequence[FieldCodes]) -> FieldCodes:
     """The rows of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
     codes = np.concatenate([part.codes for part in parts])
     if parts[0].starts is None:
         return FieldCodes(codes)
-    sizes = np.concatenate([np.diff(part.starts) for part in parts if part.starts is not None])
-    return FieldCodes(codes, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    starts, row = np.zeros(1 + sum(part.n_rows for part in parts), np.int64), 0
+    for part in parts:
+        starts[row + 1 : row + 1 + part.n_rows] = part.starts[1:] + (starts[row] - part.starts[0])
+        row += part.n_rows
+    return FieldCodes(codes, starts)
 
 
 def narrowest(n_codes: int) -> type[np.unsignedinteger[Any]]:

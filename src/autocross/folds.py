@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.features import TOGETHER
 from autocross.options import Evaluation, Split
 from autocross.table.columns import NO_TIME, TimeColumn
 
@@ -49,21 +50,19 @@ class FoldRule:
 
 @dataclass(frozen=True)
 class Folds:
-    """Who judges whom, and how that was decided. ``cluster`` numbers the groups or periods that rows come in, if they do."""
+    """Who judges whom, and how that was decided. Where rows come in groups or periods, there are ``n_clusters`` of these, and
+    ``cluster`` tells which one each row is in."""
 
     rule: FoldRule
     n_rows: int
     kind: str
     why: str
     cluster: NDArray[np.int64] | None = None
+    n_clusters: int = 0
 
     @property
     def n_models(self) -> int:
         return self.rule.n_models
-
-    @property
-    def n_clusters(self) -> int:
-        return 0 if self.cluster is None else int(self.cluster.max(initial=-1)) + 1
 
     @property
     def fold(self) -> NDArray[np.uint8]:
@@ -126,6 +125,11 @@ def mix(seed: int, numbers: NDArray[Any]) -> NDArray[np.uint64]:
     >>> mix(0, np.arange(2)).tolist()
     [16294208416658607535, 10451216379200822465]
     """
+    if len(numbers) > TOGETHER:
+        mixed = np.empty(len(numbers), np.uint64)
+        for first in range(0, len(numbers), TOGETHER):
+            mixed[first : first + TOGETHER] = mix(seed, numbers[first : first + TOGETHER])
+        return mixed
     with np.errstate(over="ignore"):
         z = numbers.astype(np.uint64) + np.uint64((0x9E3779B97F4A7C15 * (seed + 1)) & 0xFFFFFFFFFFFFFFFF)
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -148,7 +152,7 @@ def by_group(group: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     for name in order.tolist():
         fold_of[name] = int(np.argmin(filled))
         filled[fold_of[name]] += sizes[name]
-    return Folds(FoldRule(1 if holdout else n_folds, holdout, by_cluster=fold_of), len(group), "group", why, index)
+    return Folds(FoldRule(1 if holdout else n_folds, holdout, by_cluster=fold_of), len(group), "group", why, index, len(names))
 
 
 def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
@@ -161,7 +165,7 @@ def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     later = np.cumsum(counts[::-1])[::-1]  # rows in this period or after it
     held = later <= max(len(micros) / N_FOLDS, later[-1])
     rule = FoldRule(1, holdout=True, by_cluster=np.where(held, 0, 1).astype(np.uint8))
-    return Folds(rule, len(micros), "time", f"{why}; the last {name} are the holdout", index)
+    return Folds(rule, len(micros), "time", f"{why}; the last {name} are the holdout", index, len(counts))
 
 
 def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:

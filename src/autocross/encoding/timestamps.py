@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.encoding.rules import tallied
-from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
+from autocross.features import FIRST, MISSING, RARE, TOGETHER, Field, FieldCodes, narrowest
 from autocross.table.columns import NO_TIME, TimeColumn
 from autocross.table.schema import ColumnSchema
 from autocross.table.values import TIME_WAY_OUT, moment_of, refused, shown
@@ -72,17 +73,20 @@ class Calendar:
     @classmethod
     def fit(cls, schema: ColumnSchema, column: TimeColumn, min_count: int, n: NDArray[np.int64] | None = None) -> Calendar:
         """Keep the parts that take more than one value; ``n`` are the rows that each moment stands for."""
-        known = column.micros != NO_TIME
-        present = column.micros[known]
-        seen = {}
-        for part, values in parts_of_all(present).items():
-            distinct, counts = tallied(values, None if n is None else n[known])
-            if len(distinct) > 1:
-                seen[part] = tuple(distinct[counts >= min_count].tolist())
-        if not seen:
-            # One moment only: what is left to tell is whether it is missing.
-            seen["year"] = tuple(np.unique(parts_of_all(present)["year"]).tolist())
-        return cls(schema, seen)
+        known = np.flatnonzero(column.micros != NO_TIME)
+        rows: dict[str, Counter[int]] = {}
+        for first in range(0, max(1, len(known)), TOGETHER):  # the parts of a moment take far more room than it does
+            some = known[first : first + TOGETHER]
+            for part, values in parts_of_all(column.micros[some]).items():
+                distinct, counts = tallied(values, None if n is None else n[some])
+                rows.setdefault(part, Counter()).update(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
+        seen = {
+            part: tuple(sorted(value for value in counted if counted[value] >= min_count))
+            for part, counted in rows.items()
+            if len(counted) > 1
+        }
+        # One moment only: what is left to tell is whether it is missing.
+        return cls(schema, seen or {"year": tuple(sorted(rows["year"]))})
 
     @cached_property
     def code(self) -> dict[str, dict[int, int]]:

@@ -51,8 +51,16 @@ CENTRE_UNIT = 2.0**32  # of weights in fixed point
 @changes("odds", anew=True)
 def start(block: Block, n_models: int) -> Ints:
     """Begin with odds 1; return the rows of each label."""
-    block.odds = np.ones((block.n_rows, n_models))
+    begin(block, n_models)
     return np.bincount(block.label, minlength=2).astype(np.int64)
+
+
+def begin(block: Block, n_models: int) -> None:
+    """Odds 1, in the room of the former ones if that is as large."""
+    if block.odds.shape != (block.n_rows, n_models):
+        block.odds = np.empty((0, 0))  # the former ones go before there are others
+        block.odds = np.empty((block.n_rows, n_models))
+    block.odds.fill(1.0)
 
 
 @changes("fold", anew=True)
@@ -85,7 +93,7 @@ def scale(block: Block, cross: Cross, factor: Floats) -> None:
 @changes("odds", reads=lambda _, factors: [codes_of(cross) for cross in factors], anew=True)
 def start_from(block: Block, n_models: int, factors: Mapping[Cross, Floats]) -> None:
     """Begin with the odds of some weights, given as exp(weight)."""
-    block.odds = np.ones((block.n_rows, n_models))
+    begin(block, n_models)
     for cross, factor in factors.items():
         scale(block, cross, factor)
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.blocks import Block, Cross
-from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, pair_up
+from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, in_parts, pair_up
 from autocross.engines import Engine, changes
-from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, least_rows
+from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, joined, least_rows
 from autocross.kernels import logistic as kernels
 from autocross.kernels import lookup, slots
 from autocross.models.logistic import Penalty, Regression, left_out_bins
@@ -110,11 +110,15 @@ def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]
     block.trials, found = [], []
     for one in entrants:
         n_slots = one.n_slots(on.learned)
-        columns, starts = pair_up([block.coded((at,)).between(0, last) for at in one.cross])
-        keys = cross_key(columns, one.sizes)
-        slot, count = np.empty(len(keys), np.uint32), np.zeros(n_slots, np.int64)
-        slots.lay_out(keys, math.prod(one.sizes) > n_slots, first if starts is None else starts[first], slot, count)
-        block.trials.append(FieldCodes(slot, starts))
+        count, parts, row = np.zeros(n_slots, np.int64), [], 0
+        for part in in_parts([block.coded((at,)).between(0, last) for at in one.cross]):
+            columns, starts = pair_up(part)
+            keys = cross_key(columns, one.sizes)
+            slot, learning = np.empty(len(keys), np.uint32), min(max(first - row, 0), part[0].n_rows)
+            slots.lay_out(keys, math.prod(one.sizes) > n_slots, learning if starts is None else starts[learning], slot, count)
+            parts.append(FieldCodes(slot, starts))
+            row += part[0].n_rows
+        block.trials.append(joined(parts))
         found.append(np.minimum(count, on.least))
     return found
 

@@ -14,11 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.blocks import INTERCEPT, Block, Cross, codes_of, refold
-from autocross.crossing import MOST_ENTRIES, CrossCoder, count_keys, cross_key, most_frequent, pair_up
+from autocross.crossing import (
+    MODULUS,
+    MOST_ENTRIES,
+    CrossCoder,
+    count_keys,
+    cross_key,
+    in_parts,
+    most_frequent,
+    pair_up,
+    values_of,
+)
 from autocross.engines import Engine, changes
 from autocross.events import CandidatesRanked, CrossTried, Reporter
 from autocross.features import CAP, Field, hash_bits
 from autocross.folds import Folds
+from autocross.kernels import slots
 from autocross.models import tuning
 from autocross.models.logistic import Penalty, Regression, again
 from autocross.options import Options
@@ -56,20 +67,34 @@ RELAX = 30.0  # loss that a cross must gain to move its penalty by a factor of t
 
 def sift(block: Block, one: fieldwise.Candidate, n_buckets: int, least: int) -> Ints:
     """How many entries have a key of each bucket, as far as it matters."""
-    columns, _ = pair_up([block.coded((at,)) for at in one.cross])
-    return np.minimum(np.bincount(cross_key(columns, one.sizes) % n_buckets, minlength=n_buckets), least)
+    found = np.zeros(n_buckets, np.int64)
+    for part in in_parts([block.coded((at,)) for at in one.cross]):
+        keys = cross_key(pair_up(part)[0], one.sizes)
+        slots.lay_out(keys, True, len(keys), np.empty(len(keys), np.uint32), found)
+    return np.minimum(found, least, out=found)
 
 
 def distinct(
     block: Block, one: fieldwise.Candidate, n_buckets: int, bits: NDArray[np.uint8]
 ) -> tuple[Ints, NDArray[np.uint32], Ints]:
     """Keys of a cross in the buckets that ``bits`` tells, the fields' codes behind each, and how many entries have it."""
-    columns, _ = pair_up([block.coded((at,)) for at in one.cross])
-    keys = cross_key(columns, one.sizes)
-    kept = np.unpackbits(bits, count=n_buckets).view(np.bool_)[keys % n_buckets]
-    columns = [column[kept] for column in columns]
-    keys, entry, counts = count_keys(keys[kept], one.sizes)
-    return keys, np.stack([column[entry] for column in columns], axis=1).astype(np.uint32), counts
+    enough, exact = np.unpackbits(bits, count=n_buckets).view(np.bool_), math.prod(one.sizes) <= MODULUS
+    found: list[Ints] = []
+    values: list[NDArray[np.uint32]] = []  # of hashed keys, which do not tell them
+    for part in in_parts([block.coded((at,)) for at in one.cross]):
+        columns, _ = pair_up(part)
+        keys = cross_key(columns, one.sizes)
+        kept = enough[keys % n_buckets]
+        found.append(keys[kept])
+        if not exact:
+            values.append(np.stack([column[kept] for column in columns], axis=1).astype(np.uint32))
+    keys = np.concatenate(found)
+    del found
+    if exact:
+        keys, counts = count_keys(keys, one.sizes)
+        return keys, values_of(keys, one.sizes), counts
+    keys, entry, counts = np.unique(keys, return_index=True, return_counts=True)
+    return keys, np.concatenate(values)[entry], counts.astype(np.int64)
 
 
 @changes(lambda coder: [codes_of(coder.fields)], anew=True)
@@ -97,13 +122,21 @@ def row_losses(block: Block) -> NDArray[np.float64]:
 @changes("former", reads=("odds", "fold"), anew=True)
 def remember(block: Block) -> None:
     """Keep odds and losses of the current set, for comparison."""
-    block.former = (block.odds.copy(), row_losses(block))
+    block.former = (copied(block.odds, block.former[0]), row_losses(block))
 
 
 @changes("odds", reads=("former",), anew=True)
 def recall(block: Block) -> None:
     """Go back to what was remembered."""
-    block.odds = block.former[0].copy()
+    block.odds = copied(block.former[0], block.odds)
+
+
+def copied(values: NDArray[np.float64], room: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same values elsewhere: in an array that is no longer needed, if it has the shape."""
+    if room.shape != values.shape:
+        return values.copy()
+    np.copyto(room, values)
+    return room
 
 
 def compare(block: Block, unit: float) -> Ints:

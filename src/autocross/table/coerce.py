@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross.errors import ColumnError, TableError
+from autocross.features import TOGETHER
 from autocross.table.cells import beyond, cell, wall_clock
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
 from autocross.table.dialect import WITH_COMMA
@@ -186,6 +187,8 @@ def moments(series: pl.Series, rows: Rows | None = None) -> np.ndarray[Any, np.d
 
 def parsed_moments(text: pl.Series) -> pl.Series:
     """Texts in ISO form as moments, null where they are in another; a time of day is one of the first day of 1970."""
+    if len(text) > TOGETHER:  # on the way to a moment each text is copied several times
+        return pl.concat([parsed_moments(text[first : first + TOGETHER]) for first in range(0, len(text), TOGETHER)])
     # Python's calendar, by which single rows are read, begins in the year 1.
     iso = text.set(~text.str.contains(ISO_MOMENT) | text.str.starts_with("0000-"), None)
     # The wall clock is what the text says: a zone behind it is cut off.

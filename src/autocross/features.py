@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -49,8 +50,9 @@ class Chain:
     gap: NDArray[np.float64]
 
 
+@lru_cache
 def in_order(n_codes: int) -> Chain:
-    """The codes of values are neighbours; missing and rare have none."""
+    """The codes of values are neighbours; missing and rare have none. Fields of as many codes share what says so."""
     gap = np.ones(n_codes)
     gap[: FIRST + 1] = 0.0
     return Chain(np.arange(n_codes), gap)

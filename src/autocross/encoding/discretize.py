@@ -195,11 +195,11 @@ def thick(places: Ints, counts: Ints, min_count: int) -> tuple[int, ...]:
     """The places at which a bin may begin if every bin shall hold ``min_count`` rows; thin bins join their neighbour."""
     below = np.concatenate([[0], np.cumsum(counts)])
     kept: list[int] = []
-    last = 0
-    for place in places.tolist():
-        if 0 < place < len(counts) and below[place] - below[last] >= min_count:
+    last = 0  # rows below the last of those kept
+    for place, n_below in zip(places.tolist(), below[places].tolist(), strict=True):
+        if 0 < place < len(counts) and n_below - last >= min_count:
             kept.append(place)
-            last = place
+            last = n_below
     while kept and below[-1] - below[kept[-1]] < min_count:
         kept.pop()
     return tuple(kept)

@@ -62,7 +62,7 @@ class Vocabulary:
         frequent = np.flatnonzero(counts >= rules.min_count)
         # Equally frequent values come as they are met first, which is their order: their names decide nothing.
         frequent = frequent[np.argsort(-counts[frequent], kind="stable")]
-        kept = tuple(values.gather(frequent[: rules.cap]).to_list())
+        kept = tuple(values[frequent[: rules.cap]].to_list())  # `gather` would plan a query first
         vocabulary = cls(schema, kept, rules.n_buckets if len(frequent) > rules.cap else 0)
         return vocabulary if isinstance(column, TextColumn) else vocabulary.widened(vocabulary.encode(column)[0].width)
 

@@ -26,14 +26,17 @@ MOST_TEXTS = 1 << 23  # distinct texts, beyond which the rarer ones are forgotte
 
 @dataclass(frozen=True)
 class Digest:
-    """``counted`` has each value once, null among them if some are missing, its rows ``n`` and its ``first`` one, in their order.
+    """``values`` has each value once, null among them if some are missing, in the order of their ``first`` rows; ``n`` are the rows
+    of each. A table may have a hundred thousand columns, and of each a frame of three would take several times what is in it.
 
     Of lists the entries count. ``dtype`` is that of the column itself. ``exact`` says that numbers must keep all their digits;
     ``bits`` is how many they have here. ``all_differ`` and ``whole`` are what was so before digits were dropped.
     """
 
     name: str
-    counted: pl.DataFrame
+    values: pl.Series
+    n: NDArray[np.int64]
+    first: NDArray[np.int64]
     n_rows: int
     n_null: int
     dtype: Any
@@ -42,17 +45,15 @@ class Digest:
     all_differ: bool
     whole: bool
 
-    @cached_property
-    def values(self) -> pl.Series:
-        return self.counted["value"].alias(self.name)
-
-    @cached_property
-    def n(self) -> NDArray[np.int64]:
-        return self.counted["n"].to_numpy()
-
     @property
-    def first(self) -> NDArray[np.int64]:
-        return self.counted["first"].to_numpy()
+    def counted(self) -> pl.DataFrame:
+        """The values, their rows and their first ones, as a frame, for what polars does better."""
+        return pl.DataFrame({"value": self.values, "n": self.n, "first": self.first})
+
+    def having(self, counted: pl.DataFrame) -> Digest:
+        """The same with these values, rows and first ones."""
+        n, first = (counted[part].to_numpy() for part in ("n", "first"))
+        return replace(self, values=counted["value"].alias(self.name), n=n, first=first)
 
     @cached_property
     def gone(self) -> NDArray[np.bool_] | None:
@@ -67,7 +68,9 @@ class Digest:
     def frequent(self, least: int) -> Digest:
         """Only the values of so many rows or more."""
         enough = self.n >= least
-        return self if enough.all() else replace(self, counted=self.counted.filter(pl.Series(enough)))
+        if enough.all():
+            return self
+        return replace(self, values=self.values.filter(pl.Series(enough)), n=self.n[enough], first=self.first[enough])
 
     @property
     def n_missing(self) -> int:
@@ -106,7 +109,7 @@ class Digests:
         self.n_rows += len(series)
         if self.open.places.n > MOST_NUMBERS and self.open.shortens:
             self.close()
-        if sum(part.counted.height for part in self.closed[1:]) > MOST_NUMBERS:
+        if sum(len(part.values) for part in self.closed[1:]) > MOST_NUMBERS:
             self.closed = [merged(self.closed)]
 
     @property
@@ -177,10 +180,10 @@ class Tally:
 
     def digest(self) -> Digest:
         """What was counted."""
-        counted = pl.DataFrame({"value": self.places.values, "n": self.places.n_rows, "first": np.concatenate(self.first)})
-        short, bits = shortened(counted, BITS, self.exact)
-        facts = (self.n_rows, self.n_null, self.dtype, self.exact, bits, self.all_differ)
-        return Digest(self.name, short, *facts, is_whole(counted["value"]))
+        values = self.places.values
+        counted = (values if values.name == self.name else values.alias(self.name), self.places.n_rows, np.concatenate(self.first))
+        facts = (self.n_rows, self.n_null, self.dtype, self.exact, BITS, self.all_differ, is_whole(values))
+        return shortened(Digest(self.name, *counted, *facts))
 
 
 def digest(series: pl.Series, first_row: int = 0, *, exact: bool = False) -> Digest:
@@ -226,15 +229,15 @@ def merged(parts: Sequence[Digest]) -> Digest:
     n_rows, n_null = sum(part.n_rows for part in parts), sum(part.n_null for part in parts)
     # Once digits are gone, parts that all differ are taken for a whole that does.
     all_differ = all(part.all_differ for part in parts) and (bits < BITS or together.height == n_rows)
-    counted, bits = shortened(together, bits, one.exact)
     whole = all(part.whole for part in parts)
-    dtype = one.dtype if len({part.dtype for part in parts}) == 1 else counted["value"].dtype
-    return Digest(one.name, counted, n_rows, n_null, dtype, one.exact, bits, all_differ, whole)
+    found = replace(one.having(together), n_rows=n_rows, n_null=n_null, bits=bits, all_differ=all_differ, whole=whole)
+    found = shortened(found)
+    return found if len({part.dtype for part in parts}) == 1 else replace(found, dtype=found.values.dtype)
 
 
 def moved(part: Digest, by: int) -> Digest:
     """The same rows, so many later in the table."""
-    return replace(part, counted=part.counted.with_columns(pl.col("first") + by)) if by else part
+    return replace(part, first=part.first + by) if by else part
 
 
 def summed(counted: pl.DataFrame) -> pl.DataFrame:
@@ -247,15 +250,16 @@ def can_shorten(dtype: Any) -> bool:
     return bool(dtype.is_numeric()) or isinstance(dtype, pl.Datetime)
 
 
-def shortened(counted: pl.DataFrame, bits: int, exact: bool) -> tuple[pl.DataFrame, int]:
+def shortened(digest: Digest) -> Digest:
     """Drop digits until few enough values are left: how many that takes depends on the values, not on how they came."""
-    dtype = counted["value"].dtype
-    if exact or not can_shorten(dtype):
-        return counted, bits
+    dtype, bits = digest.values.dtype, digest.bits
+    if digest.exact or not can_shorten(dtype) or len(digest.values) <= MOST_NUMBERS:
+        return digest
+    counted = digest.counted
     while counted.height > MOST_NUMBERS and (dtype.is_numeric() or bits == BITS):
         bits -= 4
         counted = summed(cut(counted, bits))
-    return counted, bits
+    return replace(digest.having(counted), bits=bits)
 
 
 def cut(counted: pl.DataFrame, bits: int) -> pl.DataFrame:

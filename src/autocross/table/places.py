@@ -68,7 +68,8 @@ class Places:
             self.hashes.append(hashes[new])
             is_new = np.zeros(len(values), bool)
             is_new[new] = True
-            self.parts.append(values.filter(pl.Series(is_new)))  # of rows in several chunks faster than to gather
+            # A filter, of rows in several chunks faster than to gather; where no two values are equal, not even that.
+            self.parts.append(values if len(new) == len(values) else values.filter(pl.Series(is_new)))
         return index, new
 
     def find(self, values: pl.Series, table: NDArray[Any]) -> NDArray[Any]:
@@ -79,8 +80,8 @@ class Places:
 
     @property
     def n_rows(self) -> NDArray[np.int64]:
-        """How often each was added, by number."""
-        return self.counts[: self.n]
+        """How often each was added, by number. A copy: most of what it is read from may be empty."""
+        return self.counts[: self.n].copy()
 
     @property
     def values(self) -> pl.Series:

@@ -6,7 +6,9 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,11 +17,13 @@ from hypothesis import settings
 
 from autocross.engines import Engine, SerialEngine, ThreadsEngine
 from autocross.estimator import AutoCrossClassifier
+from autocross.search import policy
 
 # The first example of a test may compile a kernel.
 settings.register_profile("default", deadline=None)
 settings.load_profile("default")
 
+Steer = Callable[..., None]
 DATA = Path(os.environ.get("AUTOCROSS_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 ENGINES: dict[str, Callable[[], Engine]] = {
@@ -28,6 +32,29 @@ ENGINES: dict[str, Callable[[], Engine]] = {
     "threads-2": lambda: ThreadsEngine(2),
     "threads-5": lambda: ThreadsEngine(5),
 }
+
+
+def steered(chosen: policy.Policy, **numbers: Any) -> policy.Policy:
+    """A policy with other numbers: of its own, of how it judges a single cross, or of its rungs, if it has such ones."""
+    for name, number in numbers.items():
+        if hasattr(chosen, name):
+            chosen = replace(chosen, **{name: number})
+        elif hasattr(chosen.trial, name):
+            chosen = replace(chosen, trial=replace(chosen.trial, **{name: number}))
+        elif hasattr(chosen.rungs, name):
+            chosen = replace(chosen, rungs=replace(chosen.rungs, **{name: number}))
+    return chosen
+
+
+@pytest.fixture
+def steer(monkeypatch: pytest.MonkeyPatch) -> Steer:
+    """Give the search other numbers."""
+
+    def change(**numbers: Any) -> None:
+        for name in ("AUTO", "PAPER"):
+            monkeypatch.setattr(policy, name, steered(getattr(policy, name), **numbers))
+
+    return change
 
 
 @pytest.fixture(params=list(ENGINES))

@@ -21,11 +21,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from autocross.features import FIRST, MISSING, RARE, Field
+from autocross.features import FIRST, MISSING, RARE, Field, Penalty
 from autocross.kernels.logistic import FARTHEST, ln
 from autocross.models import tuning
-from autocross.models.logistic import CENTRE_UNIT, Penalty
-from autocross.search import fieldwise, halving, loop
+from autocross.models.logistic import CENTRE_UNIT
+from autocross.search import fieldwise, policy
 from autocross.search.candidates import children
 
 Cross = tuple[int, ...]
@@ -270,7 +270,7 @@ class Models:
             delta, _ = self.step(term, penalty)
             loss = self.left_out_loss(self.n_rows, term.own, {key: float(np.exp(change)) for key, change in delta.items()})
             distance = float(np.log10(penalty.l2 / anchor.l2))
-            tries.append((loss + loop.RELAX * (distance * distance), penalty, delta))
+            tries.append((loss + policy.AUTO.relax * (distance * distance), penalty, delta))
         _, term.penalty, delta = min(tries, key=lambda one: one[0])
         self.move(term, delta)
 
@@ -279,11 +279,11 @@ class Models:
         own = self.count_as(values, learned, least)
         sums = self.sums(own, learned)
         tries = []
-        for l2 in (penalty.l2 for penalty in fieldwise.PLAIN):
+        for l2 in (penalty.l2 for penalty in policy.AUTO.plain):
             factor = {key: (1.0 + abs(g) / (h + l2)) ** (1 if g < 0 else -1) for key, (g, h) in sums.items()}
             tries.append((self.left_out_loss(judged, own, factor), Penalty(0.0, l2)))
         if chains := self.chains(own, axis):
-            for penalty in fieldwise.SMOOTH:
+            for penalty in policy.AUTO.smooth:
                 step = all_chained(chains, sums, defaultdict(float), penalty)
                 factor = {key: float(np.exp(change)) for key, (change, _) in step.items()}
                 tries.append((self.left_out_loss(judged, own, factor), penalty))
@@ -392,7 +392,7 @@ class SlowSearch:
         for at, penalty in enumerate(penalties):
             self.add(self.models, (at,), penalty)
         self.models.converge(tuning.MAX_SWEEPS)
-        if min(Counter(label).values()) < loop.FEWEST:
+        if min(Counter(label).values()) < policy.AUTO.fewest_rarer:
             return
         round = 0
         while found := children(self.models.terms, self.fields, None):
@@ -408,18 +408,18 @@ class SlowSearch:
             if len(self.accepted) == n_accepted:
                 break
             self.models = tried
-            if self.accepted[-1].score - begun <= loop.SLACK:
+            if self.accepted[-1].score - begun <= policy.AUTO.least_rise:
                 break
 
     def tournament(self, models: Models, found: list[Cross], round: int) -> list[tuple[Cross, float, Penalty]]:
         """The candidates of the last rung with gain and penalty, best first; the better half of a small rung goes on."""
         left = found
-        if round % loop.EVERYTHING:
+        if round % policy.AUTO.everything_every:
             known = sorted((cross for cross in found if cross in self.last), key=lambda cross: (-self.last[cross], cross))
-            left = [cross for cross in found if cross not in known[loop.STALE :]]
+            left = [cross for cross in found if cross not in known[policy.AUTO.rescored :]]
         ranked = []
         for learned in self.rung_rows(models, len(left)):
-            judged = learned if len(models.models) > 1 else min(models.n_rows, halving.JUDGES * learned)
+            judged = learned if len(models.models) > 1 else min(models.n_rows, policy.AUTO.rungs.judges * learned)
             least = max(min(models.min_count, 2), int(np.rint(models.min_count * learned / models.n_rows)))
             seen = self.first(learned), self.first(judged), least
             ranked = [(cross, *models.gain_alone(*self.in_slots(cross, learned), *seen)) for cross in left]
@@ -432,9 +432,10 @@ class SlowSearch:
     def rung_rows(self, models: Models, n_candidates: int) -> list[int]:
         """Twice as many rows from rung to rung, for as long as there are enough; then all."""
         rarer_rate = min(Counter(models.label).values()) / models.n_rows
-        share = min(math.ceil(models.n_rows / halving.FEWEST_SHARE), halving.SHARE_ENDS)
-        first = max(halving.FEWEST_ROWS, math.ceil(halving.FEWEST_RARER / rarer_rate), share)
-        before = [first * 2**at for at in range(99) if n_candidates // 2**at > halving.FINALISTS]
+        rungs = policy.AUTO.rungs
+        share = min(math.ceil(models.n_rows / rungs.fewest_share), rungs.share_ends)
+        first = max(rungs.fewest_rows, math.ceil(rungs.fewest_rarer / rarer_rate), share)
+        before = [first * 2**at for at in range(99) if n_candidates // 2**at > rungs.finalists]
         return [rows for rows in before if rows < models.n_rows] + [models.n_rows]
 
     def refit(self, former: Models, round: int) -> Models:
@@ -445,10 +446,10 @@ class SlowSearch:
             for cross, term in former.terms.items():
                 if cross:
                     self.add(models, cross, term.penalty)
-            models.converge(loop.ROUGH_SWEEPS if self.accepted else tuning.MAX_SWEEPS)
+            models.converge(policy.AUTO.rough_sweeps if self.accepted else tuning.MAX_SWEEPS)
         for one in self.accepted:
             models.relax(one.cross, one.penalty)
-        models.converge(loop.WARM_SWEEPS)
+        models.converge(policy.AUTO.refit_sweeps)
         return models
 
     def accept(self, models: Models, ranked: list[tuple[Cross, float, Penalty]], n_candidates: int, round: int) -> Models:
@@ -457,14 +458,14 @@ class SlowSearch:
         for cross, _, penalty in self.simpler_first(ranked):
             if cross in self.in_vain:
                 continue
-            tried, one = self.compare(models, cross, times(penalty, loop.SHRINK), n_candidates, round, score)
+            tried, one = self.compare(models, cross, times(penalty, policy.AUTO.shrink), n_candidates, round, score)
             self.tries.append(one)
             if one.accepted:
                 models, score, n_accepted = tried, one.score, n_accepted + 1
             else:
                 self.in_vain.add(cross)
                 n_in_vain += 1
-            if n_in_vain == loop.TRIES or n_accepted == loop.A_ROUND:
+            if n_in_vain == policy.AUTO.tries or n_accepted == policy.AUTO.a_round:
                 break
         return models
 
@@ -472,7 +473,7 @@ class SlowSearch:
         """Before each cross those of its parts that gain nearly as much."""
         found: list[tuple[Cross, float, Penalty]] = []
         for one in ranked:
-            parts = [other for other in ranked if set(other[0]) < set(one[0]) and other[1] >= loop.SIMPLER * one[1]]
+            parts = [other for other in ranked if set(other[0]) < set(one[0]) and other[1] >= policy.AUTO.simpler * one[1]]
             found += [each for each in [*parts, one] if each not in found]
         return found
 
@@ -483,14 +484,15 @@ class SlowSearch:
         models = deepcopy(former)
         self.add(models, cross, penalty)
         near = [one for one in models.terms if {*one} & {*cross}]
-        caution = loop.CAUTION if self.accepted else loop.FIRST_CAUTION
-        for sweeps in (loop.LOOK_SWEEPS, loop.WARM_SWEEPS - loop.LOOK_SWEEPS):
+        trial = policy.AUTO.trial
+        caution = trial.errors if self.accepted else trial.first_errors
+        for sweeps in (trial.look, trial.go_on):
             models.converge(sweeps, near)
             gain, error = gain_of(models, former)
             needed = caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
-            if gain <= loop.HOPE * needed:
+            if gain <= trial.hope * needed:
                 break
         if gain > needed:
-            models.converge(loop.WARM_SWEEPS)
-        accepted = gain > needed and models.auc() >= score - loop.SLACK
+            models.converge(trial.settle)
+        accepted = gain > needed and models.auc() > score + trial.lift
         return models, Try(round, cross, penalty, gain, error, needed, accepted, models.auc(), models.left_out_loss(models.n_rows))

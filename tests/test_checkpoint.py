@@ -28,7 +28,7 @@ from autocross.options import Options
 from autocross.producer import bundle, store
 from autocross.producer.model import Model
 from autocross.training import Training
-from conftest import SmallDisk, as_nobody
+from conftest import SmallDisk, Steer, as_nobody
 
 N = 6_000
 
@@ -74,9 +74,9 @@ class Killed(BaseException):
 @pytest.mark.parametrize("n_rounds", [1, 2, 3])
 @pytest.mark.parametrize("options", [{}, {"evaluation": "holdout"}, {"beam_width": 2}], ids=["folds", "holdout", "beam"])
 def test_a_fit_resumes_from_any_round(
-    crossed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_rounds: int, options: dict[str, Any]
+    crossed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steer: Steer, n_rounds: int, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("autocross.search.loop.A_ROUND", 1)  # several rounds
+    steer(a_round=1)  # several rounds
     whole = AutoCrossClassifier(quiet=True, **options).fit(crossed, "label").model_
     assert len(whole.about.crosses) >= 3
     saves = []
@@ -107,17 +107,18 @@ def test_a_killed_command_resumes(crossed: Path, tmp_path: Path) -> None:
         "import os, signal, sys\n"
         "from autocross import checkpoint\n"
         "from autocross.cli import main\n"
-        "from autocross.search import loop\n"
-        "save, loop.A_ROUND = checkpoint.save, 1\n"
+        "from dataclasses import replace\n"
+        "from autocross.search import loop, policy\n"
+        "save, policy.AUTO = checkpoint.save, replace(policy.AUTO, a_round=1)\n"
         "tries = []\n"
-        "compare = loop.Search.compare\n"
+        "propose = loop.Search.propose\n"
         "def killed(self, *args):\n"
         "    tries.append(1)\n"
         "    if len(tries) == 2:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return compare(self, *args)\n"
+        "    return propose(self, *args)\n"
         "if sys.argv[1] == 'killed':\n"
-        "    loop.Search.compare = killed\n"
+        "    loop.Search.propose = killed\n"
         "sys.argv[:2] = ['autocross']\n"
         "main()\n"
     )
@@ -260,8 +261,8 @@ def round_of(path: Path) -> int:
 
 
 @pytest.fixture
-def small_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autocross.search.loop.A_ROUND", 1)  # three rounds find a cross
+def small_rounds(steer: Steer) -> None:
+    steer(a_round=1)  # three rounds find a cross
 
 
 def test_a_disk_that_fills_up_under_the_checkpoint(crossed: Path, small_rounds: None, small_disk: SmallDisk) -> None:

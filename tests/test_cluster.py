@@ -26,8 +26,10 @@ from autocross.interrupts import Interrupt
 from autocross.options import Options
 from autocross.producer import bundle
 from autocross.producer.model import Model
+from autocross.search import policy
 from autocross.table.source import InMemory, Part
 from autocross.training import Training
+from conftest import Steer, steered
 
 pytest.importorskip("ray", reason="Ray is not installed")
 with warnings.catch_warnings():
@@ -86,8 +88,7 @@ class Fit:
             return self.engine
 
         monkeypatch.setattr(engines, "RayEngine", keep)
-        for name in ("FIRST_CAUTION", "CAUTION"):
-            monkeypatch.setattr(f"autocross.search.loop.{name}", -9)  # crosses are accepted
+        monkeypatch.setattr(policy, "AUTO", steered(policy.AUTO, first_errors=-9.0, errors=-9.0))  # crosses are accepted
 
     def run(self, source: Any) -> Model:
         training = Training(self.options, Reporter([self.events.append, self.tell]), Interrupt())
@@ -317,11 +318,9 @@ def test_a_worker_that_dies_again_and_again_is_a_failure_of_the_cluster(
 # Interrupts and limits.
 
 
-def test_an_interrupt_keeps_what_was_found(
-    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("autocross.search.loop.A_ROUND", 1)
+def test_an_interrupt_keeps_what_was_found(nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], steer: Steer) -> None:
     ours = fit()
+    steer(a_round=1)
     interrupt = Interrupt()
     ask = At(CandidatesRanked, lambda: interrupt(signal.SIGINT, None), round=2)
     training = Training(ours.options, Reporter([ask]), interrupt)

@@ -28,6 +28,7 @@ from autocross.engines import SerialEngine
 from autocross.errors import FileError, OptionError
 from autocross.features import CAP
 from autocross.producer import store
+from autocross.search import policy
 from conftest import as_nobody
 
 Facts = dict[str, Any]
@@ -80,7 +81,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autocross.search.loop.A_ROUND", 1)
+        patch.setattr(policy, "AUTO", replace(policy.AUTO, a_round=1))
         AutoCrossClassifier(checkpoint=str(folder), max_crosses=3, **OPTIONS).fit(rows(), "bought")
         patch.setattr(checkpoint, "load", look)
         with pytest.raises(Killed):

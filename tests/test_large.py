@@ -14,13 +14,14 @@ from autocross import AutoCrossClassifier, training
 from autocross.blocks import OF_ROWS, make_blocks, narrow, widen
 from autocross.engines import SerialEngine
 from autocross.errors import TableError
-from autocross.features import FIRST, Field, FieldCodes
+from autocross.features import FIRST, Field, FieldCodes, Penalty
 from autocross.folds import FoldRule
 from autocross.models import tuning
 from autocross.models.logistic import Regression
-from autocross.search import fieldwise, halving, loop
+from autocross.search import fieldwise, loop
 from autocross.search.halving import Scored
-from autocross.search.stopping import Stopped
+from autocross.search.policy import AUTO
+from autocross.search.stopping import Stopped, Why
 
 N = 6000
 
@@ -58,7 +59,7 @@ def test_a_stop_while_the_sample_is_tuned_leaves_a_model_of_all_rows(stage: str,
     monkeypatch.setattr(training, "TUNING_ROWS", 1500)
 
     def stop(*arguments: Any, **options: Any) -> None:
-        raise Stopped("the time is up")
+        raise Stopped(Why.TIME_IS_UP)
 
     monkeypatch.setattr(tuning, stage, stop)
     model, auc = fitted()
@@ -93,8 +94,8 @@ def test_a_narrow_block_is_wide_again() -> None:
 
 
 def test_the_last_few_compete_on_all_rows() -> None:
-    assert halving.plan("auto", 1888, 10_000_000, 0.25)[-2:] == [(256_000, 29), (10_000_000, 8)]
-    assert halving.plan("auto", halving.FINALISTS, 10_000_000, 0.25) == [(10_000_000, 8)]
+    assert AUTO.rungs.plan(1888, 10_000_000, 0.25)[-2:] == [(256_000, 29), (10_000_000, 8)]
+    assert AUTO.rungs.plan(8, 10_000_000, 0.25) == [(10_000_000, 8)]
 
 
 def test_a_value_needs_its_share_of_rows_on_a_rung() -> None:
@@ -107,7 +108,7 @@ def test_a_value_needs_its_share_of_rows_on_a_rung() -> None:
         engine.place(make_blocks(codes, frame["label"].to_numpy(), np.ones(N, np.float32), FoldRule(5, False), 0, 2))
         regression = Regression(engine, float(N), 5, min_count=40)
         regression.converge(1e-6)
-        contest = fieldwise.Contest("log_loss", fieldwise.PLAIN)
+        contest = fieldwise.Contest("log_loss", AUTO.plain)
         rung = fieldwise.rung(engine, regression, contest, N // 10, N // 10, N)
         assert rung.least == 4
         cross = fieldwise.candidate((0, 1), fields)
@@ -120,13 +121,13 @@ def test_a_value_needs_its_share_of_rows_on_a_rung() -> None:
 def test_parts_that_gain_nearly_as_much_come_first() -> None:
     class Columns(loop.Search):
         def __init__(self) -> None:
-            pass
+            self.policy = AUTO
 
         def columns(self, cross: tuple[int, ...]) -> frozenset[str]:
             return frozenset(map(str, cross))
 
     def scored(gain: float, *cross: int) -> Scored:
-        return Scored(loop.fieldwise.Candidate(cross, (2,) * len(cross), 1), gain, loop.Penalty())
+        return Scored(fieldwise.Candidate(cross, (2,) * len(cross), 1), gain, Penalty())
 
     three, pair, weak, other = scored(10.0, 1, 2, 3), scored(9.85, 1, 3), scored(9.0, 1, 2), scored(9.9, 4, 5)
     assert Columns().simpler_first([three, other, pair, weak]) == [pair, three, other, weak]

@@ -18,6 +18,7 @@ from autocross.options import Options
 from autocross.producer.model import Model
 from autocross.table.source import InMemory, Part
 from autocross.training import Training
+from conftest import Steer
 
 
 class Forgetful(SerialEngine):
@@ -71,11 +72,10 @@ def fitted(people: pl.DataFrame, engine: Engine, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("evaluation", ["kfold", "holdout"])
 @pytest.mark.parametrize("every", [3, 10])
 def test_lost_blocks_are_made_again_to_the_bit(
-    people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch, every: int, evaluation: str
+    people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch, steer: Steer, every: int, evaluation: str
 ) -> None:
     """A task that changes its block without saying so, or says too little, would show."""
-    for name in ("FIRST_CAUTION", "CAUTION"):
-        monkeypatch.setattr(f"autocross.search.loop.{name}", -9)  # crosses are accepted
+    steer(first_errors=-9.0, errors=-9.0)  # crosses are accepted
     monkeypatch.setattr("autocross.training.TUNING_ROWS", 300)  # blocks are made narrow, and wide again
     options = {"evaluation": evaluation, "max_crosses": 2}
     engine = Forgetful(every)

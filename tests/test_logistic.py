@@ -22,10 +22,10 @@ from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
 from autocross.engines import Engine, SerialEngine
-from autocross.features import FIRST, Field, FieldCodes, in_order
+from autocross.features import FIRST, Field, FieldCodes, Penalty, in_order
 from autocross.folds import ALL, FoldRule
 from autocross.models import metrics, tuning
-from autocross.models.logistic import Penalty, Regression, roughness
+from autocross.models.logistic import Regression, roughness
 from autocross.table.coerce import typed
 from autocross.table.inference import infer
 

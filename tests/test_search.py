@@ -20,9 +20,10 @@ from autocross.crossing import MODULUS, MOST_ENTRIES, CrossCoder, count_keys, cr
 from autocross.features import FIRST, RARE, Field, FieldCodes
 from autocross.folds import FoldRule
 from autocross.models import metrics
-from autocross.search import fieldwise, loop
+from autocross.search import coding, fieldwise
 from autocross.search.candidates import children
-from autocross.search.halving import plan
+from autocross.search.policy import AUTO, PAPER, SLACK
+from conftest import Steer
 
 FIELDS = [
     Field("a", "a", 5, True),
@@ -154,10 +155,10 @@ def test_a_cross_is_the_same_whatever_the_rows_that_are_computed_at_once(
 
     def everything() -> list[Any]:
         (block,) = make_blocks(coded, label, weight, FoldRule(5, False), 0, 1)
-        counts = loop.sift(block, one, 1000, 3)
-        keys, values, n_entries = loop.distinct(block, one, 1000, np.packbits(counts >= 2))
+        counts = coding.sift(block, one, 1000, 3)
+        keys, values, n_entries = coding.distinct(block, one, 1000, np.packbits(counts >= 2))
         coder = CrossCoder(one.cross, sizes, values[n_entries > 1])
-        loop.put(block, coder)
+        coding.put(block, coder)
         (seen,) = fieldwise.lay_out(block, [one], fieldwise.Rung(100, 200, 2, 0.0))
         found = [block.coded(one.cross), *block.trials]
         return [counts, keys, values, n_entries, seen, *(part for each in found for part in (each.codes, each.starts))]
@@ -176,19 +177,19 @@ def test_a_cross_is_the_same_whatever_the_rows_that_are_computed_at_once(
 
 
 def test_rungs_have_a_floor_and_end_with_all_rows() -> None:
-    assert plan("auto", 200, 150_000, 0.3) == [(32_000, 200), (64_000, 50), (128_000, 12), (150_000, 8)]
-    assert plan("auto", 200, 40_000, 0.3) == [(10_000, 200), (20_000, 100), (40_000, 50)]
-    assert plan("auto", 200, 5_000, 0.3) == [(2000, 200), (4000, 100), (5000, 50)]
-    assert plan("auto", 200, 5_000, 0.01) == [(5000, 200)]
-    assert plan("auto", 1, 100, 0.5) == [(100, 1)]
+    assert AUTO.rungs.plan(200, 150_000, 0.3) == [(32_000, 200), (64_000, 50), (128_000, 12), (150_000, 8)]
+    assert AUTO.rungs.plan(200, 40_000, 0.3) == [(10_000, 200), (20_000, 100), (40_000, 50)]
+    assert AUTO.rungs.plan(200, 5_000, 0.3) == [(2000, 200), (4000, 100), (5000, 50)]
+    assert AUTO.rungs.plan(200, 5_000, 0.01) == [(5000, 200)]
+    assert AUTO.rungs.plan(1, 100, 0.5) == [(100, 1)]
 
 
 def test_the_papers_rungs_use_half_of_a_small_table() -> None:
-    rungs = plan("paper", 91, 32_561, 0.24)
+    rungs = PAPER.rungs.plan(91, 32_561, 0.24)
     assert [n for _, n in rungs] == [91, 45, 22, 11, 5, 2, 1]
     assert rungs[-1][0] == 32_561 // 2
     assert rungs[0][0] == 32_561 // 254
-    assert plan("paper", 91, 10_000_000, 0.24)[-1] == (2_000_000, 1)
+    assert PAPER.rungs.plan(91, 10_000_000, 0.24)[-1] == (2_000_000, 1)
 
 
 # What it finds.
@@ -251,8 +252,6 @@ def test_a_wider_beam_follows_several_sets_and_finds_the_truth_too() -> None:
 
 @pytest.mark.parametrize("metric", ["auc", "log_loss", "accuracy"])
 def test_the_metric_does_not_fall_from_cross_to_cross(metric: str) -> None:
-    from autocross.search.loop import SLACK
-
     model = fitted(planted(1), metric=metric)
     scores = [record["score"] for record in model.history_]
     assert len(scores) > 2
@@ -339,7 +338,7 @@ def test_bins_of_odds_tell_auc_and_accuracy() -> None:
     assert metrics.measure_bins("accuracy", bins) == pytest.approx(metrics.accuracy(label, score, weight), abs=1e-12)
 
 
-def test_with_more_features_than_may_cross_none_is_found_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "WIDEST", 6)
+def test_with_more_features_than_may_cross_none_is_found_twice(steer: Steer) -> None:
+    steer(widest=6)
     crosses = found(planted(0), halving="paper", max_crosses=8)
     assert len(crosses) == len({frozenset(columns) for columns in crosses}) > 2

@@ -15,7 +15,8 @@ from autocross.blocks import Cross
 from autocross.models.logistic import Regression
 from autocross.search import together
 from autocross.search.loop import Search, State
-from autocross.search.together import EVERY_PAIR, FAINTEST, PAIRS, SPARSE, Group, broaden, drop_faintest, weak_crosses
+from autocross.search.policy import AUTO, EVERY_PAIR, PAIRS, SPARSE, Group
+from autocross.search.together import broaden, drop_faintest, weak_crosses
 
 N = 12_000
 
@@ -104,9 +105,9 @@ def test_numbers_that_do_not_bend_each_other_are_left_alone(seed: int) -> None:
 def test_the_faintest_pairs_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     watched: list[tuple[dict[Cross, float], set[Cross]]] = []
 
-    def watch(broad: Regression, pairs: list[Cross]) -> None:
+    def watch(broad: Regression, pairs: list[Cross], share: float) -> None:
         effect = {cross: broad.effect(cross) for cross in pairs}
-        drop_faintest(broad, pairs)
+        drop_faintest(broad, pairs, share)
         watched.append((effect, set(pairs) & set(broad.terms)))
 
     monkeypatch.setattr(together, "drop_faintest", watch)
@@ -115,7 +116,7 @@ def test_the_faintest_pairs_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None
     dropped = [effect[cross] for cross in effect.keys() - kept]
     least = min(effect[cross] for cross in kept)
     assert max(dropped) <= least
-    assert sum(dropped) <= FAINTEST * sum(effect.values()) < sum(dropped) + least
+    assert sum(dropped) <= AUTO.faintest * sum(effect.values()) < sum(dropped) + least
     assert len(model.crosses_) >= len(kept)
 
 
@@ -150,7 +151,7 @@ def test_sparse_crosses_are_tried_where_some_pair_is_sparse_then_pairs_that_are_
     monkeypatch: pytest.MonkeyPatch, n_values: int, each: float, first: Group
 ) -> None:
     tried: list[Group] = []
-    monkeypatch.setattr(together, "tried", lambda search, state, group, found: tried.append(group))
+    monkeypatch.setattr(together, "propose", lambda search, state, group, found: tried.append(group))
     fitted(crossed(6, n_values, each))
     assert tried == [first, EVERY_PAIR]
 
@@ -162,12 +163,12 @@ def test_where_crosses_lose_that_are_held_less_every_pair_may_gain(
     accepted: dict[Group, bool] = {}
 
     def watch(search: Search, state: State, group: Group, found: list[Cross]) -> State | None:
-        broad = tried(search, state, group, found)
+        broad = propose(search, state, group, found)
         accepted[group] = broad is not None
         return broad
 
-    tried = together.tried
-    monkeypatch.setattr(together, "tried", watch)
+    propose = together.propose
+    monkeypatch.setattr(together, "propose", watch)
     frame = crossed(n_columns, n_values, each)
     both, auc = fitted(frame)
     assert accepted == {refused: False, EVERY_PAIR: True}

@@ -13,9 +13,9 @@ from autocross import AutoCrossClassifier
 from autocross.blocks import make_blocks
 from autocross.engines import SerialEngine
 from autocross.errors import TableError
-from autocross.features import Field, FieldCodes, in_order
+from autocross.features import Field, FieldCodes, Penalty, in_order
 from autocross.folds import FoldRule
-from autocross.models.logistic import Penalty, Regression
+from autocross.models.logistic import Regression
 from autocross.producer.model import Model
 
 N = 3_000

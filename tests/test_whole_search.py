@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,14 +12,15 @@ import pytest
 from autocross.blocks import make_blocks
 from autocross.engines import SerialEngine
 from autocross.events import CandidatesRanked, CrossTried, Event, Reporter
-from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, in_order
+from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, Penalty, in_order
 from autocross.folds import Folds, by_row, mix
 from autocross.models import tuning
-from autocross.models.logistic import Penalty, Regression
+from autocross.models.logistic import Regression
 from autocross.models.metrics import measure
 from autocross.options import Options
-from autocross.search import halving, loop
+from autocross.search import policy
 from autocross.search.loop import Search, State
+from conftest import Steer
 from slow_search import Models, SlowSearch
 
 SEED, MIN_COUNT = 3, 3
@@ -188,8 +189,8 @@ def test_a_planted_pair(holdout: bool, n_blocks: int) -> None:
 
 
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
-def test_a_planted_pair_and_triple_by_several_crosses_a_round(holdout: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "A_ROUND", 2)
+def test_a_planted_pair_and_triple_by_several_crosses_a_round(holdout: bool, steer: Steer) -> None:
+    steer(a_round=2)
     search = same(planted(100, 400, 2.0, 2.5), holdout, 3)
     assert {(0, 1), (2, 3, 4)} <= {one.cross for one in search.accepted}
     assert (0, 1, 2, 3, 4) in search.last  # which has more values than a tournament has slots
@@ -197,19 +198,16 @@ def test_a_planted_pair_and_triple_by_several_crosses_a_round(holdout: bool, mon
 
 
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
-def test_several_rungs_and_many_rounds_that_do_not_rank_everything(holdout: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(halving, "FEWEST_ROWS", 100)
-    monkeypatch.setattr(halving, "FEWEST_RARER", 20)
-    monkeypatch.setattr(halving, "FINALISTS", 1)
-    for name, few in (("STALE", 4), ("EVERYTHING", 3), ("TRIES", 2), ("CAUTION", 0.8)):
-        monkeypatch.setattr(loop, name, few)
+def test_several_rungs_and_many_rounds_that_do_not_rank_everything(holdout: bool, steer: Steer) -> None:
+    rungs = replace(policy.AUTO.rungs, fewest_rows=100, fewest_rarer=20, finalists=1)  # type: ignore[call-arg]
+    steer(rungs=rungs, rescored=4, everything_every=3, tries=2, errors=0.8)
     search = same(planted(7, 400, 2.0, 2.5), holdout, 3)
     assert {one.rows for one in search.rungs} == {100, 200, 400}
     assert search.rungs[-1].round > 2
 
 
-def test_a_cross_that_gains_may_cost_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "SLACK", -0.03)  # it must even bring some
+def test_a_cross_that_gains_may_cost_no_score(steer: Steer) -> None:
+    steer(lift=0.03, least_rise=-0.03)  # it must even bring some
     search = same(planted(101, 400, 2.0, 2.5), True, 3)
     assert search.accepted
     assert any(one.gain > one.needed and not one.accepted for one in search.tries)
@@ -227,19 +225,16 @@ def test_too_few_rows_of_the_rarer_label() -> None:
 
 
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
-def test_columns_in_order_and_several_rungs(holdout: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(halving, "FEWEST_ROWS", 150)
-    monkeypatch.setattr(halving, "FEWEST_RARER", 50)
-    monkeypatch.setattr(halving, "FINALISTS", 2)
+def test_columns_in_order_and_several_rungs(holdout: bool, steer: Steer) -> None:
+    steer(rungs=replace(policy.AUTO.rungs, fewest_rows=150, fewest_rarer=50, finalists=2))  # type: ignore[call-arg]
     search = same(ordered(34, 500, 2.5, 2.5), holdout, 3)
     assert {one.rows for one in search.rungs} == {150, 300, 500}
     assert {(0, 1), (2, 3)} <= smooth_ones(search)
 
 
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
-def test_smooth_penalties_that_relax(holdout: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "RELAX", 1.0)
-    monkeypatch.setattr(loop, "A_ROUND", 1)
+def test_smooth_penalties_that_relax(holdout: bool, steer: Steer) -> None:
+    steer(relax=1.0, a_round=1)
     search = same(ordered(20, 500, 2.5, 2.5), holdout, 3)
     assert {(0, 1), (2, 3)} <= smooth_ones(search)
     first = search.accepted[0]

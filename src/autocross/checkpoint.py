@@ -27,16 +27,17 @@ from autocross.crossing import MOST_ENTRIES, CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.engines import Engine
 from autocross.errors import BundleError, FileError, OptionError
-from autocross.features import CAP, FIRST, RARE, Field, hash_bits
+from autocross.features import CAP, FIRST, RARE, Field, Penalty, hash_bits
 from autocross.kernels.logistic import FARTHEST
-from autocross.models.logistic import UNPENALISED, Penalty, Regression, Term
+from autocross.models.logistic import UNPENALISED, Regression, Term
 from autocross.options import Options
 from autocross.producer import bundle, store
 from autocross.producer.container import require
 from autocross.producer.model import Rule
 from autocross.producer.store import Stored
 from autocross.producer.unpacking import expect_room, unpack_cross
-from autocross.search.loop import Accepted, State
+from autocross.search.judging import Accepted
+from autocross.search.loop import State
 
 FILE = "search.safetensors"
 KEY = "autocross checkpoint"

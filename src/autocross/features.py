@@ -43,6 +43,19 @@ def least_rows(min_count: int, share: float) -> int:
 
 
 @dataclass(frozen=True)
+class Penalty:
+    """How strongly the weights of a field are held near zero, and those of neighbours together."""
+
+    l1: float = 0.0
+    l2: float = 1.0
+    smooth: float = 0.0
+
+    def times(self, factor: float) -> Penalty:
+        """So many times as strong."""
+        return Penalty(self.l1 * factor, self.l2 * factor, self.smooth * factor)
+
+
+@dataclass(frozen=True)
 class Chain:
     """Codes that have neighbours. ``order`` lists all codes, ``gap`` how far each lies from the one before, 0 where none does."""
 

@@ -24,19 +24,21 @@ from autocross.encoding.rules import EncodingRules
 from autocross.engines import Engine, carry_on, in_lanes, make_engine, n_cores
 from autocross.errors import EngineError, LabelError, OptionError, TableError
 from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, SearchStopped, StepDone
-from autocross.features import CAP, hash_bits, least_rows
+from autocross.features import CAP, Penalty, hash_bits, least_rows
 from autocross.folds import FoldRule, Folds
 from autocross.interrupts import Interrupt
 from autocross.models import tuning
-from autocross.models.logistic import Penalty, Regression, again, left_out_bins
+from autocross.models.logistic import Regression, again, left_out_bins
 from autocross.models.metrics import measure, measure_bins
 from autocross.options import Options
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule
 from autocross.reading import Reader, Recipe
 from autocross.scratch import Scratch
 from autocross.search import granularity
-from autocross.search.loop import HARDLY_MORE, NO_MORE, Accepted, Search, State, put
-from autocross.search.stopping import Stopped, Stopping
+from autocross.search.coding import put
+from autocross.search.judging import Accepted
+from autocross.search.loop import Search, State
+from autocross.search.stopping import Stopped, Stopping, Why
 from autocross.search.together import broaden
 from autocross.table.coerce import texts, typed, typed_column
 from autocross.table.columns import TimeColumn
@@ -165,11 +167,11 @@ class Training:
             try:
                 why = self.find(engine, so_far, rows, folds, encoding.min_count)
             except Stopped as stopped:
-                why = str(stopped)
+                why = stopped.why
                 engine.run(widen)
                 every = range(len(so_far.encoder.fields))
                 so_far.lay_out(engine, every if self.options.time_limit is None else so_far.encoder.coarsest(), coarse=False)
-            self.reporter.tell(SearchStopped, why=why, n_crosses=len(so_far.accepted))
+            self.reporter.tell(SearchStopped, why=why.value, n_crosses=len(so_far.accepted))
             for n, one in enumerate(so_far.accepted, start=1):
                 self.history.append({"seconds": one.seconds, "crosses": n, "score": one.score})
             producer = Producer(so_far.encoder, tuple(one.coder for one in so_far.accepted))
@@ -303,7 +305,7 @@ class Training:
         rows = Rows(n_rows, int(n_labels.min()), math.ldexp(total_weight, -exponent), source.target, classes, exponent)
         return encoder.widened(np.max([share.widths for share in found], axis=0)[stems].tolist()), rows, folds
 
-    def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> str:
+    def find(self, engine: Engine, so_far: SoFar, rows: Rows, folds: Folds, min_count: int) -> Why:
         """Granularities, penalties, crosses: each noted as soon as it is found. Returns why the search ended."""
         folder = checkpoint.folder_of(self.options)
         same = {} if folder is None else self.identity(engine, so_far.encoder, rows)
@@ -330,9 +332,9 @@ class Training:
         search = Search(engine, fields, n_rows, self.options, self.reporter, folds.n_clusters, fresh, self.score)
         search.last, search.in_vain = left.last, left.in_vain
         for coder in {one.coder.fields: one.coder for state in left.beam for one in state.accepted}.values():
-            search.put(coder)
+            search.codes.put(coder)
         best, why = search.run(left.beam, keep, finished)
-        if why in (NO_MORE, HARDLY_MORE) and (broad := broaden(search, best)):
+        if why.by_itself and (broad := broaden(search, best)):
             if max(at for cross in broad.features for at in cross) >= len(so_far.encoder.fields):
                 so_far.encoder = so_far.broader
             keep(broad)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from autocross.blocks import INTERCEPT, Block, Cross, codes_of
 from autocross.engines import Engine, changes
-from autocross.features import FIRST, RARE, Chain, Field
+from autocross.features import FIRST, RARE, Chain, Field, Penalty
 from autocross.folds import ALL
 from autocross.kernels import counting
 from autocross.kernels import logistic as kernels
@@ -26,19 +26,6 @@ from autocross.models.metrics import bin_odds
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Penalty:
-    """How strongly the weights of a field are held near zero, and those of neighbours together."""
-
-    l1: float = 0.0
-    l2: float = 1.0
-    smooth: float = 0.0
-
-    def times(self, factor: float) -> Penalty:
-        """So many times as strong."""
-        return Penalty(self.l1 * factor, self.l2 * factor, self.smooth * factor)
 
 
 UNPENALISED = Penalty(0.0, 0.0)

@@ -15,7 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from autocross.blocks import INTERCEPT, Cross
-from autocross.models.logistic import Penalty, Regression
+from autocross.features import Penalty
+from autocross.models.logistic import Regression
 
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 L1_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)

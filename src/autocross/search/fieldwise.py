@@ -17,18 +17,16 @@ from numpy.typing import NDArray
 from autocross.blocks import Block, Cross
 from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, in_parts, pair_up
 from autocross.engines import Engine, changes
-from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, joined, least_rows
+from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, Penalty, joined, least_rows
 from autocross.kernels import logistic as kernels
 from autocross.kernels import lookup, slots
-from autocross.models.logistic import Penalty, Regression, left_out_bins
+from autocross.models.logistic import Regression, left_out_bins
 from autocross.models.metrics import bin_odds, measure_bins
 from autocross.options import Metric
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-PLAIN = (Penalty(0.0, 3.0), Penalty(0.0, 30.0), Penalty(0.0, 300.0))
-SMOOTH = (Penalty(0.0, 1.0, 30.0), Penalty(0.0, 1.0, 300.0))  # where a cross has neighbours
 # While candidates compete, keys beyond this many share codes. Primes, so that regular keys do not collide regularly.
 SLOTS = dict(zip(range(12, 18), (4093, 8191, 16381, 32749, 65521, 131071), strict=True))
 

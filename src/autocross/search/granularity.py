@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.engines import Engine
-from autocross.features import Field
-from autocross.models.logistic import Penalty, Regression, scale_and_gather, try_scales
+from autocross.features import Field, Penalty
+from autocross.models.logistic import Regression, scale_and_gather, try_scales
 from autocross.models.tuning import FINE, GRID, penalties
 
 Table = NDArray[Any]

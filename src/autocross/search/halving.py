@@ -1,31 +1,21 @@
 """Successive mini-batch gradient descent: candidates compete on ever more rows, the best of them going on.
 
 Sums are taken at weight zero, so a rung's sums over all its rows are those of the former rung plus those of the new rows:
-learning goes on where it stopped. Small rungs lie; a rung has 2,000 rows and 200 of the rarer label at least, and a
-quarter of all rows where that is no more than 32,000. After a rung of so many a quarter of the candidates goes on, after a smaller
-one half of them. The last few compete on all rows.
+learning goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from autocross.engines import Engine
-from autocross.models.logistic import Penalty, Regression
-from autocross.options import Halving
+from autocross.features import Penalty
+from autocross.models.logistic import Regression
 from autocross.search import fieldwise
 from autocross.search.fieldwise import Candidate, Contest
-
-FEWEST_ROWS = 2_000
-FEWEST_RARER = 200
-FEWEST_SHARE, SHARE_ENDS = 4, 32_000
-GOING_ON = 4  # after a rung of so many rows, one of so many candidates goes on
-# One holdout, a fifth of all, judges with as many rows as learn, until these are 200,000.
-JUDGES, MOST_JUDGES = 5, 1_000_000
-FINALISTS = 8  # so few are compared on all rows at once: a round may accept several
-SMALL = 1_000_000  # rows up to which the paper's N is twice the sum, five times beyond
 
 
 @dataclass(frozen=True)
@@ -37,22 +27,65 @@ class Scored:
     penalty: Penalty
 
 
-def plan(halving: Halving, n_candidates: int, n_rows: int, rarer_rate: float) -> list[tuple[int, int]]:
-    """How many rows each rung sees, and how many candidates compete on them; the last one decides."""
-    if halving == "paper":
+@dataclass(frozen=True, kw_only=True)
+class Rungs(ABC):
+    """How many rows each rung of a tournament sees."""
+
+    judges: int  # times as many rows judge as learn, where there is a single holdout,
+    most_judges: int  # up to so many
+
+    @abstractmethod
+    def plan(self, n_candidates: int, n_rows: int, rarer_rate: float) -> list[tuple[int, int]]:
+        """The rows of each rung, and how many candidates compete on them; the last rung decides."""
+
+    def judged(self, n_learned: int, n_rows: int) -> int:
+        """How many rows judge where there is a single holdout."""
+        return min(n_rows, max(n_learned, min(self.judges * n_learned, self.most_judges)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrowingRungs(Rungs):
+    """Each rung has twice the rows of the one before, and the last few candidates compete on all rows.
+
+    The first rung has a floor, ``fewest_rows`` rows and ``fewest_rarer`` of the rarer label, and is one part in ``fewest_share`` of
+    all rows where that is no more than ``share_ends``. After a rung of so many rows one candidate in ``going_on`` goes on, after a
+    smaller one every other.
+    """
+
+    fewest_rows: int
+    fewest_rarer: int
+    fewest_share: int
+    share_ends: int
+    going_on: int
+    finalists: int
+
+    def plan(self, n_candidates: int, n_rows: int, rarer_rate: float) -> list[tuple[int, int]]:
+        of_all = min(math.ceil(n_rows / self.fewest_share), self.share_ends)
+        rows = max(self.fewest_rows, math.ceil(self.fewest_rarer / max(rarer_rate, 1e-9)), of_all)
+        rungs: list[tuple[int, int]] = []
+        while rows < n_rows and n_candidates > self.finalists:
+            rungs.append((rows, n_candidates))
+            n_candidates = n_candidates // 2 if rows < self.share_ends else max(self.finalists, n_candidates // self.going_on)
+            rows *= 2
+        return [*rungs, (n_rows, n_candidates)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperRungs(Rungs):
+    """The paper's: N blocks of rows, N being ``n_of_small`` times the blocks of all rungs up to ``small`` rows, else ``n_of_large``
+    times. Half of the candidates go on, and the last one is the best."""
+
+    small: int
+    n_of_small: int
+    n_of_large: int
+
+    def plan(self, n_candidates: int, n_rows: int, rarer_rate: float) -> list[tuple[int, int]]:
         n_rungs = max(1, math.ceil(math.log2(max(n_candidates, 2))))
-        n_blocks = (2 if n_rows <= SMALL else 5) * (2**n_rungs - 1)
+        n_blocks = (self.n_of_small if n_rows <= self.small else self.n_of_large) * (2**n_rungs - 1)
         return [(max(1, n_rows * (2 ** (k + 1) - 1) // n_blocks), max(1, n_candidates >> k)) for k in range(n_rungs)]
-    rows = max(FEWEST_ROWS, math.ceil(FEWEST_RARER / max(rarer_rate, 1e-9)), min(math.ceil(n_rows / FEWEST_SHARE), SHARE_ENDS))
-    rungs: list[tuple[int, int]] = []
-    while rows < n_rows and n_candidates > FINALISTS:
-        rungs.append((rows, n_candidates))
-        n_candidates = n_candidates // 2 if rows < SHARE_ENDS else max(FINALISTS, n_candidates // GOING_ON)
-        rows *= 2
-    return [*rungs, (n_rows, n_candidates)]
 
 
-Watch = Callable[[int, int, Sequence[Scored]], None]
+Watch = Callable[[int, int, int, Sequence[Scored]], None]
 
 
 def tournament(
@@ -60,21 +93,23 @@ def tournament(
     regression: Regression,
     contest: Contest,
     candidates: Sequence[Candidate],
-    rungs: Sequence[tuple[int, int]],
+    rungs: Rungs,
     n_rows: int,
     watch: Watch,
 ) -> list[Scored]:
-    """The candidates of the last rung, best first. ``watch`` is told of each rung: its number, its rows, its ranking."""
+    """The candidates of the last rung, best first. ``watch`` is told of each rung: its number, how many there are, its
+    rows, its ranking."""
+    planned = rungs.plan(len(candidates), n_rows, regression.rarer_rate)
     left = list(candidates)
     ranked: list[Scored] = []
-    for number, (learned, n_candidates) in enumerate(rungs):
+    for number, (learned, n_candidates) in enumerate(planned, start=1):
         left = left[:n_candidates]
         # Folds judge with the rows of the rung.
-        judged = learned if regression.n_models > 1 else min(n_rows, max(learned, min(JUDGES * learned, MOST_JUDGES)))
+        judged = learned if regression.n_models > 1 else rungs.judged(learned, n_rows)
         on = fieldwise.rung(engine, regression, contest, learned, judged, n_rows)
         gains = fieldwise.gains(engine, regression, contest, left, on)
         ranked = [Scored(one, *gain) for one, gain in zip(left, gains, strict=True)]
         ranked.sort(key=lambda scored: (-scored.gain, scored.candidate.cross))
-        watch(number, learned, ranked)
+        watch(number, len(planned), learned, ranked)
         left = [scored.candidate for scored in ranked]
     return ranked

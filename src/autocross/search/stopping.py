@@ -6,6 +6,7 @@ Work ends between two tasks of an engine, never within one, so that what was fou
 from __future__ import annotations
 
 import math
+from enum import Enum
 
 from autocross.events import Reporter
 from autocross.interrupts import Interrupt
@@ -15,8 +16,29 @@ FINAL_SHARE = 0.25  # most of the time limit that is kept back for the last fit
 GRACE = 1.0  # seconds
 
 
+class Why(Enum):
+    """Why a search ended, in words."""
+
+    TOO_FEW = "there are too few rows of the rarer label to tell a cross from chance"
+    AS_MANY_AS_ASKED = "the number of crosses asked for is reached"
+    NO_MORE = "no cross gains more than chance would"
+    HARDLY_MORE = "the last round hardly raised the metric"
+    NO_RISE = "the best cross does not raise the metric"
+    INTERRUPTED = "interrupted, and what was found before is kept; another interrupt aborts"
+    TIME_IS_UP = "the time is up"
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether the search had tried all it would, and nothing ended it from outside."""
+        return self in (Why.NO_MORE, Why.HARDLY_MORE, Why.NO_RISE)
+
+
 class Stopped(Exception):  # noqa: N818  no error: the fit goes on to its end
-    """There is a reason to end. Its text says which."""
+    """There is a reason to end."""
+
+    def __init__(self, why: Why) -> None:
+        super().__init__(why.value)
+        self.why = why
 
 
 class Stopping:
@@ -46,18 +68,18 @@ class Stopping:
     def check(self) -> None:
         """Raise if the search must end now, for the last fit to be in time."""
         if self.interrupt.asked:
-            raise Stopped("interrupted, and what was found before is kept; another interrupt aborts")
+            raise Stopped(Why.INTERRUPTED)
         left = self.seconds_left
         if left is not None and self.time_limit is not None and left < min(self.reserve, FINAL_SHARE * self.time_limit):
-            raise Stopped("the time is up")
+            raise Stopped(Why.TIME_IS_UP)
 
     def check_last(self) -> None:
         """Raise if the last fit, too, must end."""
         left = self.seconds_left
         if left is not None and left < 0:
-            raise Stopped("the time is up")
+            raise Stopped(Why.TIME_IS_UP)
 
     def check_grace(self) -> None:
         """Raise if not even the first sweeps of the last fit can be waited for."""
         if self.hurry(1.0):
-            raise Stopped("the time is up")
+            raise Stopped(Why.TIME_IS_UP)

@@ -1,0 +1,106 @@
+"""The codes of crosses: which combinations of values a cross has, and its codes in the blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.blocks import Block, Cross, codes_of
+from autocross.crossing import MODULUS, CrossCoder, count_keys, cross_key, in_parts, most_frequent, pair_up, values_of
+from autocross.engines import Engine, changes
+from autocross.features import CAP, hash_bits
+from autocross.kernels import slots
+from autocross.search.fieldwise import Candidate
+
+Ints = NDArray[np.int64]
+Coded = tuple[CrossCoder, int]  # a cross, and how many of its values share a bucket
+MOST_BITS = 22  # of the numbers of buckets by which rare keys are told
+
+
+# Tasks.
+
+
+def sift(block: Block, one: Candidate, n_buckets: int, least: int) -> Ints:
+    """How many entries have a key of each bucket, as far as it matters."""
+    found = np.zeros(n_buckets, np.int64)
+    for part in in_parts([block.coded((at,)) for at in one.cross]):
+        keys = cross_key(pair_up(part)[0], one.sizes)
+        slots.lay_out(keys, True, len(keys), np.empty(len(keys), np.uint32), found)
+    return np.minimum(found, least, out=found)
+
+
+def distinct(block: Block, one: Candidate, n_buckets: int, bits: NDArray[np.uint8]) -> tuple[Ints, NDArray[np.uint32], Ints]:
+    """Keys of a cross in the buckets that ``bits`` tells, the fields' codes behind each, and how many entries have it."""
+    enough, exact = np.unpackbits(bits, count=n_buckets).view(np.bool_), math.prod(one.sizes) <= MODULUS
+    found: list[Ints] = []
+    values: list[NDArray[np.uint32]] = []  # of hashed keys, which do not tell them
+    for part in in_parts([block.coded((at,)) for at in one.cross]):
+        columns, _ = pair_up(part)
+        keys = cross_key(columns, one.sizes)
+        kept = enough[keys % n_buckets]
+        found.append(keys[kept])
+        if not exact:
+            values.append(np.stack([column[kept] for column in columns], axis=1).astype(np.uint32))
+    keys = np.concatenate(found)
+    del found
+    if exact:
+        keys, counts = count_keys(keys, one.sizes)
+        return keys, values_of(keys, one.sizes), counts
+    keys, entry, counts = np.unique(keys, return_index=True, return_counts=True)
+    return keys, np.concatenate(values)[entry], counts.astype(np.int64)
+
+
+@changes(lambda coder: [codes_of(coder.fields)], anew=True)
+def put(block: Block, coder: CrossCoder) -> int:
+    """Keep the cross's codes; returns the most codes of a row."""
+    coded = coder.encode([block.coded((at,)) for at in coder.fields])
+    block.keep(coder.fields, coded)
+    return coded.width
+
+
+@changes(lambda crosses: map(codes_of, crosses), anew=True)
+def forget(block: Block, crosses: Collection[Cross]) -> None:
+    """Drop the codes of crosses."""
+    for cross in crosses:
+        block.codes.pop(cross, None)
+
+
+class CodedCrosses:
+    """The crosses whose codes the blocks of an engine have."""
+
+    def __init__(self, engine: Engine, n_rows: int) -> None:
+        self.engine = engine
+        self.n_rows = n_rows
+        self.there: set[Cross] = set()
+
+    def put(self, coder: CrossCoder) -> int:
+        """Put the codes of a cross into the blocks; returns the most codes of a row."""
+        self.there.add(coder.fields)
+        return max(self.engine.each(put, coder))
+
+    def forget_all_but(self, wanted: Collection[Cross]) -> None:
+        """Drop the codes of all other crosses."""
+        gone = self.there - {*wanted}
+        self.engine.each(forget, sorted(gone))
+        self.there -= gone
+
+    def code(self, one: Candidate, min_count: int) -> Coded:
+        """Exact codes of a cross, put into the blocks, and how many of its values share a bucket with another."""
+        # A key of a bucket with few entries is rare: most keys of a wide cross need not be looked at one by one.
+        n_buckets = min(math.prod(one.sizes), 1 << min(MOST_BITS, math.ceil(math.log2(max(self.n_rows, 2)))))
+        enough = np.packbits(self.engine.total(sift, one, n_buckets, min_count) >= min_count)
+        parts = self.engine.each(distinct, one, n_buckets, enough)
+        keys, first = np.unique(np.concatenate([part[0] for part in parts]), return_index=True)
+        values = np.concatenate([part[1] for part in parts])[first]
+        counts = np.zeros(len(keys), np.int64)
+        for part in parts:
+            counts[np.searchsorted(keys, part[0])] += part[2]
+        kept, hashed = most_frequent(keys, values, counts, min_count, CAP)
+        n_hashed = 1 << hash_bits(self.n_rows)
+        coder = CrossCoder(one.cross, one.sizes, kept, n_hashed if len(hashed) else 0)
+        n_collisions = len(hashed) - len(np.unique(hashed % n_hashed))
+        return replace(coder, width=self.put(coder)), n_collisions

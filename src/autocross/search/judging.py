@@ -1,0 +1,186 @@
+"""The one way to judge a proposal: is the set better with these crosses than without, beyond chance?
+
+A proposal is one cross or several. Both sets are fitted to the same rows and judged by the rows left out, row by row, so that the
+gain has a standard error. How many sweeps the weights get, and how much they must gain, is said by a `Trial` of the policy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross.blocks import Block, Cross
+from autocross.crossing import CrossCoder
+from autocross.engines import Engine, changes
+from autocross.events import CrossTried, Reporter
+from autocross.features import Penalty
+from autocross.models.logistic import Regression
+from autocross.models.tuning import FINE
+from autocross.search.coding import Coded
+from autocross.search.policy import Trial
+
+Ints = NDArray[np.int64]
+SQUARE_DIGITS = (1 << 52, 1 << 26, 1)  # by which a summed square is written: none overflows below 2^37 rows
+
+
+# Tasks.
+
+
+def row_losses(block: Block) -> NDArray[np.float64]:
+    """Loss of every row that judges, under the model that did not learn from it."""
+    rows = np.flatnonzero(block.fold < block.odds.shape[1])
+    odds = block.odds[rows, block.fold[rows]]
+    return block.weight[rows].astype(np.float64) * np.log1p(np.where(block.label[rows] == 1, 1 / odds, odds))
+
+
+@changes("former", reads=("odds", "fold"), anew=True)
+def remember(block: Block) -> None:
+    """Keep odds and losses of the current set, for comparison."""
+    block.former = (copied(block.odds, block.former[0]), row_losses(block))
+
+
+@changes("odds", reads=("former",), anew=True)
+def recall(block: Block) -> None:
+    """Go back to what was remembered."""
+    block.odds = copied(block.former[0], block.odds)
+
+
+def copied(values: NDArray[np.float64], room: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same values elsewhere: in an array that is no longer needed, if it has the shape."""
+    if room.shape != values.shape:
+        return values.copy()
+    np.copyto(room, values)
+    return room
+
+
+def compare(block: Block, unit: float) -> Ints:
+    """Number of rows, summed gain, and summed square of the gain over the remembered losses, in fixed point.
+
+    The square of a heavy row's gain may be far larger than any sum of gains, so squares are added up digit by digit, the highest
+    first.
+    """
+    gains = block.former[1] - row_losses(block)
+    squares, digits = gains**2 * unit, []
+    for power in SQUARE_DIGITS:
+        digit = np.floor(squares / power)
+        digits.append(digit.astype(np.int64).sum())
+        squares -= digit * power
+    return np.array([len(gains), (gains * unit).astype(np.int64).sum(), *digits], np.int64)
+
+
+def compare_clusters(block: Block, unit: float, n_clusters: int) -> Ints:
+    """Rows and summed gain of every cluster, in fixed point: (n_clusters, 2)."""
+    assert block.cluster is not None
+    gains = block.former[1] - row_losses(block)
+    of_row = block.cluster[block.fold < block.odds.shape[1]]
+    found = np.zeros((n_clusters, 2), np.int64)
+    np.add.at(found[:, 0], of_row, 1)
+    np.add.at(found[:, 1], of_row, (gains * unit).astype(np.int64))
+    return found
+
+
+# Judging.
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A cross of the solution: its codes, its first penalty, and what it gained a row on fresh folds, with the standard error."""
+
+    coder: CrossCoder
+    penalty: Penalty
+    gain: float
+    error: float
+    seconds: float
+    score: float
+    n_collisions: int
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Crosses that are accepted or refused as one, and the regression of the set with them, their weights being zero.
+
+    ``near`` are the terms that the first sweeps go over, None for
+    all. ``n_rivals`` is how many candidates the proposal was chosen from by what it gains; one that was not chosen so has none.
+    """
+
+    name: str
+    crosses: Sequence[Coded]
+    regression: Regression
+    trial: Trial
+    near: Sequence[Cross] | None = None
+    n_rivals: int | None = None
+
+    def errors(self, has_crosses: bool) -> float | None:
+        """How many standard errors the gain must exceed."""
+        errors = self.trial.errors if has_crosses else self.trial.first_errors
+        if errors is None or self.n_rivals is None:
+            return errors
+        return errors * math.sqrt(2 * math.log(max(self.n_rivals, 2)))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an accepted proposal gains a row, with the standard error, and the score of the set with it."""
+
+    gain: float
+    error: float
+    score: float
+
+
+class Judge:
+    """Compares proposals with a set that the blocks remember."""
+
+    def __init__(self, engine: Engine, reporter: Reporter, n_clusters: int, score: Callable[[Regression], float]) -> None:
+        self.engine = engine
+        self.reporter = reporter
+        self.n_clusters = n_clusters
+        self.score = score
+
+    def remember(self) -> None:
+        """From now on proposals are compared with the set whose odds the blocks have."""
+        self.engine.each(remember)
+
+    def recall(self) -> None:
+        """Give the blocks the odds of that set again."""
+        self.engine.each(recall)
+
+    def judge(self, proposal: Proposal, has_crosses: bool, former_score: float, round: int) -> Verdict | None:
+        """What the proposal gains over the set that is remembered, if that is enough. ``has_crosses`` tells of that set."""
+        trial, regression = proposal.trial, proposal.regression
+        errors = proposal.errors(has_crosses)
+        regression.converge(FINE, trial.look, proposal.near)
+        gain, error = self.gain(regression)
+        if errors is None or gain > errors * error * trial.hope:
+            regression.converge(FINE, trial.go_on, proposal.near)
+            gain, error = self.gain(regression)
+        needed = 0.0 if errors is None else errors * error
+        proven = errors is None or gain > needed
+        if proven and trial.settle:
+            regression.converge(FINE, trial.settle)
+        score = self.score(regression)
+        # Rows of one label have no AUC: then the loss alone decides, if it does at all.
+        risen = score > former_score + trial.lift or (math.isnan(score) and errors is not None)
+        accepted = proven and risen
+        facts = {"cross": proposal.name, "gain": gain, "error": error, "needed": needed, "accepted": accepted, "score": score}
+        self.reporter.tell(CrossTried, round=round, **facts)
+        return Verdict(gain, error, score) if accepted else None
+
+    def gain(self, regression: Regression) -> tuple[float, float]:
+        """Gain a row of mean weight over what is remembered, and its standard error. Rows of one group or period do not err on
+        their own."""
+        unit, mean_weight = regression.loss_unit, regression.mean_weight
+        rows, total, *digits = self.engine.total(compare, unit).tolist()
+        n, squares = float(rows), float(sum(digit * power for digit, power in zip(digits, SQUARE_DIGITS, strict=True)))
+        gain = float(total) / unit / n
+        error = math.sqrt(max(squares / unit / n - gain**2, 0.0) / n)
+        if not self.n_clusters:
+            return gain / mean_weight, error / mean_weight
+        found = self.engine.total(compare_clusters, unit, self.n_clusters).astype(np.float64)
+        off = found[:, 1] / unit - gain * found[:, 0]  # what each cluster gained beyond its rows' share
+        n_judging = np.count_nonzero(found[:, 0])
+        error = max(error, math.sqrt((off**2).sum() * n_judging / max(1, n_judging - 1)) / n)
+        return gain / mean_weight, error / mean_weight

@@ -1,0 +1,193 @@
+"""Every number that steers a search for crosses, in two sets: what works best for us, and what the paper says.
+
+`AUTO` is the default; `PAPER` follows the paper to the letter (``halving="paper"``). The search reads its numbers from the policy
+and never asks which of the two it runs under. How the first regression chooses its penalties, before there is any cross, is the
+business of `models.tuning`, and the same under both.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from autocross.features import Penalty
+from autocross.options import Metric, Options
+from autocross.search.halving import GrowingRungs, PaperRungs, Rungs
+from autocross.search.stopping import Why
+
+NEVER = -math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """How a proposal, which is one cross or several, is judged on the rows left out.
+
+    The weights are given ``look`` sweeps. If the gain is then more than the share ``hope`` of what is needed, they are given
+    ``go_on`` more. The gain must exceed so many standard errors: ``first_errors`` while the set has no cross, ``errors`` once it
+    has. (For the best of n candidates both count sqrt(2 ln n) times; None means that the loss does not decide.) A proposal that
+    has proven itself is given ``settle`` sweeps over all fields, and then the metric must rise by more than ``lift``.
+
+    ``nearby`` says that the first sweeps go over the fields that share a column with the proposal, since their weights change most.
+    """
+
+    look: int
+    go_on: int
+    settle: int
+    nearby: bool
+    first_errors: float | None
+    errors: float | None
+    hope: float
+    lift: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Weak crosses that are proposed together after the search: all crosses of some orders of the strongest columns."""
+
+    orders: tuple[int, ...]
+    strongest: int  # columns that are crossed with each other
+    penalty: Penalty  # under which they are judged
+    trial: Trial
+    coarse: bool  # whether numbers are crossed by a few bins of their own
+    needs_cross: bool  # whether it is tried only where the search has found a cross
+    needs_sparse: bool  # whether it is tried only where some pair has few rows for each value
+    dense_only: bool  # whether it leaves such pairs out
+    retune: bool  # whether an accepted group chooses one penalty for all fields anew, and keeps all its crosses
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """The numbers of one way to search. What each is for is said here, and why it has its value beside the value."""
+
+    # Which crosses compete.
+    fewest_rarer: int  # rows of the rarer label without which there is no search
+    widest: int  # most features that are crossed with each other
+    rescored: int  # candidates of former rounds that compete again, the best of them
+    everything_every: int  # in each so-manieth round all candidates compete
+
+    # How they compete.
+    rungs: Rungs
+    compete_in: Metric | None  # None: in the user's metric
+    plain: tuple[Penalty, ...] | None  # penalties that a candidate may try; None: only the one that all fields share
+    smooth: tuple[Penalty, ...]  # and with neighbours held together, where a cross has any
+    least_gain: float  # a finalist that does not gain more than this is not proposed
+
+    # How the best are proposed.
+    simpler: float  # of a cross's gain: a cross of fewer of its columns that reaches it is proposed first
+    shrink: float  # times the penalty that is best for a cross alone
+    trial: Trial  # how a single cross is judged
+    tries: int  # proposals of a round that are refused before the round ends
+    a_round: int  # crosses that a round accepts at most
+
+    # How the set is refitted on fresh folds.
+    rough_sweeps: int  # before crosses choose their penalties anew
+    refit_sweeps: int  # afterwards
+    relax: float | None  # loss that a cross must gain to move its penalty by a factor of ten; None: penalties stay
+
+    # When the search ends, and what comes after it.
+    least_rise: float  # a round that does not raise the metric by more is the last
+    why_none: Why  # what it means that no proposal was accepted
+    groups: tuple[Group, ...]  # the first of these that is accepted is the last step
+    faintest: float  # of the effect of all crosses of a group: the share of those that are dropped again
+    few_rows: int  # for each possible value: a pair of columns with fewer is sparse
+
+
+SLACK = 0.0002  # of the metric: less than folds tell apart
+
+ONE_CROSS = Trial(
+    look=1,
+    go_on=2,  # three sweeps show what a cross gains; more rank it no better
+    settle=3,
+    nearby=True,
+    # With labels shuffled, one in twenty tables lets a first cross pass. Once there is one, others are likelier.
+    first_errors=1.1,
+    errors=0.9,
+    hope=0.25,  # of those that passed, some had gained 0.4 of what was needed after the first sweep
+    lift=-SLACK,
+)
+
+# Crosses of a group were not chosen by what they gain, so that a standard error or two tell them from chance.
+TOGETHER = Trial(look=2, go_on=3, settle=0, nearby=False, first_errors=2.0, errors=1.0, hope=0.0, lift=0.0)
+
+# A group of many sparse crosses, or of every pair, costs time in serving and is harder to read: it must bring much.
+SPARSE = Group(  # 120 crosses at most
+    orders=(2, 3),
+    strongest=9,
+    penalty=Penalty(0.0, 30.0),
+    trial=replace(TOGETHER, lift=0.001),
+    coarse=False,
+    needs_cross=True,  # else it would be a long shot
+    needs_sparse=True,
+    dense_only=False,
+    retune=True,  # fields say less where crosses say more
+)
+PAIRS = Group(  # 190 crosses at most
+    orders=(2,),
+    strongest=20,
+    penalty=Penalty(0.0, 100.0, 300.0),  # strong and smooth, as most of them say little
+    trial=TOGETHER,
+    coarse=True,
+    needs_cross=False,
+    needs_sparse=False,
+    dense_only=True,
+    retune=False,
+)
+EVERY_PAIR = replace(PAIRS, penalty=Penalty(0.0, 1000.0, 3000.0), trial=replace(TOGETHER, lift=0.0005), dense_only=False)
+
+AUTO = Policy(
+    fewest_rarer=100,  # fewer tell no cross from chance
+    widest=64,  # some 2,000 candidates
+    rescored=100,  # a candidate that was weak before is hardly ever strong the next time
+    everything_every=5,
+    rungs=GrowingRungs(
+        fewest_rows=2_000,  # small rungs lie
+        fewest_rarer=200,
+        fewest_share=4,
+        share_ends=32_000,
+        going_on=4,
+        finalists=8,  # so few are compared on all rows at once: a round may accept several
+        judges=5,  # one holdout, a fifth of all rows, judges with as many rows as learn, until these are 200,000
+        most_judges=1_000_000,
+    ),
+    compete_in="log_loss",  # which tells finer than AUC what a cross brings
+    plain=(Penalty(0.0, 3.0), Penalty(0.0, 30.0), Penalty(0.0, 300.0)),
+    smooth=(Penalty(0.0, 1.0, 30.0), Penalty(0.0, 1.0, 300.0)),
+    least_gain=0.0,
+    simpler=0.98,  # more columns fit chance better
+    shrink=3.0,  # leaves room for other crosses, as small steps do in boosting
+    trial=ONE_CROSS,
+    tries=4,
+    a_round=5,  # the tournament has ranked all of them, and the next one is far dearer than a proposal
+    rough_sweeps=5,
+    refit_sweeps=3,
+    relax=30.0,  # the choices of a greedy search flatter a cross: it must gain a lot
+    least_rise=SLACK,
+    why_none=Why.NO_MORE,
+    groups=(SPARSE, PAIRS, EVERY_PAIR),
+    faintest=0.05,  # serving is faster without them
+    few_rows=10,
+)
+
+PAPER = replace(
+    AUTO,
+    everything_every=1,
+    rungs=PaperRungs(judges=AUTO.rungs.judges, most_judges=AUTO.rungs.most_judges, small=1_000_000, n_of_small=2, n_of_large=5),
+    compete_in=None,
+    least_gain=NEVER,  # the best one is proposed whatever it gained
+    # Nothing but the metric decides, so a set must have all it can get before it is asked.
+    trial=replace(ONE_CROSS, settle=50, first_errors=None, errors=None, lift=0.0),
+    tries=1,
+    a_round=1,
+    refit_sweeps=50,
+    least_rise=NEVER,
+    why_none=Why.NO_RISE,
+    groups=(),
+)
+
+
+def policy_of(options: Options) -> Policy:
+    """The policy that the options ask for."""
+    chosen = PAPER if options.halving == "paper" else AUTO
+    if options.penalty == "shared":
+        chosen = replace(chosen, plain=None, smooth=(), shrink=1.0, relax=None, groups=())
+    return chosen

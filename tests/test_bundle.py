@@ -21,11 +21,15 @@ from safetensors.numpy import save as to_bytes
 from sklearn.base import clone
 
 from autocross import load
+from autocross.encoding.discretize import Bins
+from autocross.encoding.encoder import Encoder
 from autocross.errors import BundleError, FileError
 from autocross.estimator import AutoCrossClassifier
 from autocross.producer import bundle
+from autocross.producer.model import Model, Producer
 from autocross.producer.words import summary
 from autocross.serving.scorer import probabilities, probability
+from autocross.table.schema import ColumnSchema
 
 
 def test_a_round_trip_keeps_every_score_to_the_bit(
@@ -196,3 +200,16 @@ def test_a_model_that_could_not_be_read_again_is_not_written(
     ):
         classifier.save(path)
     assert path.read_bytes() == b"the former file"
+
+
+def test_a_model_of_a_hundred_thousand_columns_is_saved_and_read_again(tmp_path: Path) -> None:
+    schema = tuple(ColumnSchema(f"x{at}", "numerical", "number", "numbers with 200 different values") for at in range(100_000))
+    columns = [Bins(one, (f"{one.name} [10 even]",), (np.array([float(at), at + 1.0]),)) for at, one in enumerate(schema)]
+    weights = tuple(np.array([0.0, 0.0, 0.5, 0.25, at / 4]) for at in range(len(schema)))
+    model = Model(Producer(Encoder(schema, tuple(columns))), 0.5, weights, ((0.0, 1.0, 2.0),) * len(schema))
+    path = tmp_path / "wide.acx"
+    bundle.save(model, path)
+    assert path.stat().st_size > 1 << 25
+    again = bundle.read(path)
+    assert again.producer.encoder.schema == schema
+    np.testing.assert_array_equal(np.concatenate(again.weights), np.concatenate(weights))

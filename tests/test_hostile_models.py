@@ -19,12 +19,14 @@ import pytest
 from autocross import AutoCrossClassifier, load
 from autocross.cli import run
 from autocross.errors import BundleError, FileError
+from autocross.producer import container
 from forgery import Arrays, Manifest, forge, parts
 
 Layout = dict[str, tuple[str, tuple[int, ...]]]
 
 SIZES = {"U8": 1, "U32": 4, "F32": 4, "I64": 8, "F64": 8}
 ROOM = 100 << 20  # bytes that a refused file may cost beyond what a small model takes
+ROOM_OF_A_HEADER = 480 << 20  # the same, of a header as long as one may be, with as many objects in it
 
 
 def layout_of(arrays: Arrays) -> Layout:
@@ -53,7 +55,7 @@ def sparse(path: Path, manifest: Manifest | str, layout: Layout, arrays: Arrays)
     return path
 
 
-def loaded_in_little_memory(path: Path, usual: Path) -> str:
+def loaded_in_little_memory(path: Path, usual: Path, room: int = ROOM) -> str:
     """What is said of a file by a process that may take little more memory than a usual model needs."""
     code = (
         "import resource, sys\n"
@@ -68,7 +70,7 @@ def loaded_in_little_memory(path: Path, usual: Path) -> str:
         "except AutoCrossError as error:\n"
         "    print(f'{type(error).__name__}: {error}')\n"
     )
-    command = [sys.executable, "-c", code, str(usual), str(path), str(ROOM)]
+    command = [sys.executable, "-c", code, str(usual), str(path), str(room)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.strip()
 
 
@@ -169,14 +171,87 @@ MANIFESTS = {
     "lists": lambda: "[" + "[]," * 20_000_000 + "[]]",
     "objects": lambda: "[" + '{"a":1},' * 7_500_000 + "{}]",
     "texts": lambda: "[" + ",".join(f'"{n}"' for n in range(4_400_000)) + "]",
-    "blanks": lambda: " " * 60_000_000 + "1",
+    "blanks": lambda: " " * 70_000_000 + "1",
 }
 
 
 @pytest.mark.parametrize("name", MANIFESTS)
 def test_an_endless_manifest_is_refused_before_it_is_built(name: str, usual: Path, tmp_path: Path) -> None:
     path = sparse(tmp_path / "bad.acx", MANIFESTS[name](), {}, {})
-    assert "its header is larger than a model of autocross needs" in loaded_in_little_memory(path, usual)
+    assert "its header is larger than a model of autocross needs" in loaded_in_little_memory(path, usual, 2 * ROOM)
+
+
+def within(text: str) -> bytes:
+    """A header that has this manifest and nothing else."""
+    return b'{"__metadata__":{"autocross":' + json.dumps(text).encode() + b"}}"
+
+
+def arrays_without_content(n: int) -> bytes:
+    """What a header says of so many."""
+    return ",".join(f'"{at:x}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}' for at in range(n)).encode()
+
+
+EMOJI = "\\ud83d\\ude00"  # a character of which one makes Python take four bytes for each of a text
+LISTS = "[" + "[0.5]," * (container.MOST_MARKS // 2 - 10) + "0]"
+AT_THE_WALL: dict[str, tuple[Callable[[], bytes], str]] = {
+    "lists of numbers": (lambda: within(LISTS), "it has no format number"),
+    "lists, and arrays": (
+        lambda: within(LISTS)[:-1] + b"," + arrays_without_content(container.MOST_ARRAYS) + b"}",
+        "it has no format number",
+    ),
+    "a wide text": (lambda: within(f'["{"x" * (container.MOST_BYTES - 1000)}{EMOJI}"]'), "it has no format number"),
+    "a wide manifest": (
+        lambda: b'{"__metadata__":{"autocross":"' + b"x" * (container.MOST_BYTES - 1000) + EMOJI.encode() + b'"}}',
+        "its manifest is no JSON that autocross writes",
+    ),
+    "too many arrays": (
+        lambda: within("{}")[:-1] + b"," + arrays_without_content(container.MOST_ARRAYS + 1) + b"}",
+        "its header is larger than a model of autocross needs",
+    ),
+    "many other texts": (
+        lambda: b'{"__metadata__":{' + b",".join(b'"%x":""' % at for at in range(5_500_000)) + b"}}",
+        "it is a safetensors file, but not a model of autocross",
+    ),
+    "a name as long as the header": (
+        lambda: within("{}")[:-1] + b',"' + b"x" * (container.MOST_BYTES - 1000) + EMOJI.encode() + b'":1}',
+        "array 'xxx.* is not described",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AT_THE_WALL)
+def test_a_header_of_all_that_is_allowed_costs_less_than_half_a_gigabyte(name: str, usual: Path, tmp_path: Path) -> None:
+    build, message = AT_THE_WALL[name]
+    header = build()
+    assert len(header) <= container.MOST_BYTES
+    path = tmp_path / "bad.acx"
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    assert re.search(rf"Cannot load .*: {message}", said := loaded_in_little_memory(path, usual, ROOM_OF_A_HEADER)), said
+
+
+HEADERS: dict[str, tuple[bytes, str]] = {
+    "no object": (b"[]", "its header is no JSON object"),
+    "an object without end": (within("{}")[:-1], "its header is no JSON object"),
+    "something behind its end": (within("{}") + b" {}", "its header goes on behind its end"),
+    "a name that is no text": (b"{1:2}", "its header is no JSON that autocross writes"),
+    "a text that is no text": (b'{"__metadata__":{"autocross":[]}}', "its header is no JSON that autocross writes"),
+    "a character": ('{"__metadata__":{"autocross":"\u00e9"}}'.encode(), "its header is no JSON that autocross writes"),
+    "an array twice": (
+        within("{}")[:-1] + b"," + arrays_without_content(1) + b"," + arrays_without_content(1) + b"}",
+        "it describes an array twice",
+    ),
+    "an array in an array": (within("{}")[:-1] + b',"x":{"dtype":{}}}', "its manifest is damaged"),
+    "an array that is a list": (within("{}")[:-1] + b',"x":[{}]}', "array 'x' is not described"),
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_header_that_is_not_of_our_kind_is_refused(name: str, tmp_path: Path) -> None:
+    header, message = HEADERS[name]
+    path = tmp_path / "bad.acx"
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(BundleError, match=rf"Cannot load .*bad\.acx': {message}"):
+        load(path)
 
 
 def test_a_manifest_that_the_header_hides_is_refused_all_the_same(usual: Path, tmp_path: Path) -> None:

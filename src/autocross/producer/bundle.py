@@ -21,7 +21,7 @@ from autocross.encoding.encoder import ColumnEncoder
 from autocross.encoding.timestamps import Calendar
 from autocross.encoding.vocabulary import DIGEST, PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError, FileError
-from autocross.producer.container import SHOWN, Container, header_of, is_short, open_file, require
+from autocross.producer.container import SHOWN, Container, can_be_read, open_file, require
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, timeless
 from autocross.producer.unpacking import format_of, unpack
@@ -52,8 +52,9 @@ def save(model: Model, path: str | Path) -> None:
         manifest["deep"] = pack_deep(model.deep, arrays)
     manifest["format"] = format_of(manifest)
     manifest["checksum"] = checksum(manifest, arrays)
-    content = to_bytes(arrays, metadata={KEY: json.dumps(manifest)})
-    if not is_short(header_of(content)):
+    text = json.dumps(manifest)
+    content = to_bytes(arrays, metadata={KEY: text})
+    if not can_be_read(content, text, len(arrays)):
         raise FileError(
             f"Cannot save {str(path)!r}: {len(manifest['schema']):,} columns and {len(manifest['crosses']):,} crosses are more "
             "than a model file may describe. Leave columns out by exclude=, or fit fewer crosses by max_crosses=."

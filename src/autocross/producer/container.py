@@ -1,8 +1,10 @@
 """A safetensors file, read with suspicion: what it costs stays in proportion to what is really in it.
 
 The file is the length of a header (8 bytes), the header (JSON: texts, and for each array its type, shape and place), and the
-arrays, end to end. The header is checked before anything is built from it. An array is read when it is asked for, which may be
-after its shape was compared with all that is known of it.
+arrays, end to end. The header is read array by array, and the first that is not described as it should be ends it: what is kept of
+it is in proportion to its length. The manifest, a JSON text within the header, may hold anything, so its marks are counted before
+objects are made of it. An array is read when it is asked for, which may be after its shape was compared with all that is known of
+it.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import stat
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
+from json.decoder import scanstring  # type: ignore[attr-defined]
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,16 +26,19 @@ from numpy.typing import NDArray
 
 from autocross.errors import BundleError, FileError
 
-# The header of a model of 50,000 numerical columns: its bytes, and its brackets, commas and colons, each of which may stand for
-# an object of some 100 bytes.
-MOST_BYTES, MOST_MARKS = 1 << 25, 1 << 22
+# The bytes of a header, its arrays, and the brackets, commas and colons of its manifest, each of which may stand for an object of
+# some 100 bytes. A model of 100,000 columns and 150,000 fields has 52 million, 350,000 and 2.7 million.
+MOST_BYTES, MOST_ARRAYS, MOST_MARKS = 1 << 26, 1 << 19, 1 << 22
 MARKS = "[{,:"
+LONGEST_ENTRY = 1000  # characters of what the header says of an array
+BLANKS = re.compile(r"[ \t\n\r]*")
 # A stretch of as many zeros is a hole in the file, unless an array may well be zero.
 CHUNK = 1 << 16
 HOLE = bytes(CHUNK)
 
 SHOWN = 200  # characters of a name
 TOO_LARGE = "its header is larger than a model of autocross needs"
+DAMAGED = "The file is damaged or was not written by autocross; save or copy it again."
 
 TYPES: dict[str, np.dtype[Any]] = {
     "U8": np.dtype("u1"),
@@ -44,16 +52,65 @@ TYPES: dict[str, np.dtype[Any]] = {
 def require(condition: bool, complaint: str) -> None:
     """Stop at the first thing that cannot be true of a bundle of ours."""
     if not condition:
-        raise BundleError(f"{complaint}. The file is damaged or was not written by autocross; save or copy it again.")
+        raise BundleError(f"{complaint}. {DAMAGED}")
 
 
 def quoted(value: Any) -> str:
     """A name from a file that may not be believed: a message shows no more of it than helps."""
-    text = repr(value)
+    text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-@dataclass(frozen=True)
+class Cursor:
+    """A place in a JSON text that moves on as the text is read, so that no more of it is made into objects than is asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.place = text, 0
+
+    def skip_blanks(self) -> None:
+        match = BLANKS.match(self.text, self.place)
+        assert match is not None
+        self.place = match.end()
+
+    def take(self, mark: str) -> bool:
+        """Go behind this mark if it follows, perhaps after blanks."""
+        if not self.text.startswith(mark, self.place):
+            self.skip_blanks()
+        follows = self.text.startswith(mark, self.place)
+        self.place += follows
+        return follows
+
+    def string(self) -> str:
+        """The text between quotes that must follow."""
+        require(self.take('"'), "its header is no JSON that autocross writes")
+        text: str
+        text, self.place = scanstring(self.text, self.place, True)
+        return text
+
+    def members(self) -> Iterator[str]:
+        """The keys of the object that must follow. Whoever takes one goes behind its value before asking for the next."""
+        require(self.take("{"), "its header is no JSON object")
+        if self.take("}"):
+            return
+        more = True
+        while more:
+            key = self.string()
+            require(self.take(":"), "its header is no JSON object")
+            yield key
+            more = self.take(",")
+        require(self.take("}"), "its header is no JSON object")
+
+    def flat_object(self) -> Any:
+        """The object that follows, if it is a short one without others in it; None if it is not."""
+        self.skip_blanks()
+        end = self.text.find("}", self.place, self.place + LONGEST_ENTRY) + 1
+        if not self.text.startswith("{", self.place) or not end:
+            return None
+        self.place, text = end, self.text[self.place : end]
+        return json.loads(text)
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """What the header says of one array; ``start`` counts from the beginning of the file."""
 
@@ -74,16 +131,34 @@ class Container:
         self.size = os.fstat(stream.fileno()).st_size
         self.expected: set[str] = set()
         self.arrays: dict[str, NDArray[Any]] = {}  # those read so far
-        header = self.read_header()
-        texts = header.pop("__metadata__", None)
-        text = texts.get(key) if isinstance(texts, dict) else None
+        self.entries: dict[str, Entry] = {}
+        text = self.read_header(key)
         if text is None:
             raise BundleError(f"it is a safetensors file, but not a {what} of autocross. Give the path of a saved {what}.")
+        self.check_tiled()
         self.manifest = objects_of(text)
-        self.entries = self.tiled(header)
 
-    def read_header(self) -> dict[str, Any]:
-        """The header as objects, unless it would make too many of them."""
+    def read_header(self, key: str) -> str | None:
+        """Read what it says of the arrays, and the text under the key, which is among those before them; None if it is not."""
+        cursor, entries = Cursor(self.header_text()), self.entries
+        found: str | None = None
+        for name in cursor.members():
+            if name == "__metadata__":
+                for word in cursor.members():
+                    text = cursor.string()
+                    found = text if word == key else found
+                continue
+            if found is None:
+                return None
+            require(name not in entries, "it describes an array twice")
+            require(len(entries) < MOST_ARRAYS, TOO_LARGE)
+            entries[name] = self.entry(name, cursor.flat_object())
+        cursor.skip_blanks()
+        require(cursor.place == len(cursor.text), "its header goes on behind its end")
+        return found
+
+    def header_text(self) -> str:
+        """The header, if it is not too long."""
         require(self.size >= 8, "it is too short for a header")
         (length,) = struct.unpack("<Q", self.stream.read(8))
         require(length <= self.size - 8, "its header is longer than the file")
@@ -94,29 +169,34 @@ class Container:
             require(bool(chunk) and b"\0" not in chunk, "its header is no JSON, or its end is lost")
             content += chunk
         self.first = 8 + length
-        header = objects_of(content.decode())
-        require(isinstance(header, dict), "its header is no JSON object")
-        return header  # type: ignore[no-any-return]
+        require(content.isascii(), "its header is no JSON that autocross writes")  # one other character takes fourfold memory
+        return content.decode()
 
-    def tiled(self, header: dict[str, Any]) -> dict[str, Entry]:
-        """The arrays; they must follow each other without a gap and end with the file."""
-        entries, bounds = {}, []
-        for name, facts in header.items():
-            owner = f"array {quoted(name)}"
-            require(isinstance(facts, dict) and set(facts) == {"dtype", "shape", "data_offsets"}, f"{owner} is not described")
-            require(isinstance(facts["dtype"], str) and facts["dtype"] in TYPES, f"{owner} has an unknown type")
-            kind, shape, offsets = TYPES[facts["dtype"]], facts["shape"], facts["data_offsets"]
-            require(isinstance(shape, list) and all(map(is_size, shape)) and len(shape) <= 2, f"{owner} has no proper shape")
-            require(isinstance(offsets, list) and len(offsets) == 2 and all(map(is_size, offsets)), f"{owner} has no place")
-            entries[name] = Entry(kind, tuple(shape), self.first + offsets[0])
-            require(offsets[1] - offsets[0] == entries[name].n_bytes, f"{owner} does not fill its place")
-            bounds.append(offsets)
-        end = 0
-        for start, stop in sorted(bounds):
+    def entry(self, name: str, facts: Any) -> Entry:
+        """What the header says of an array, if it can be right."""
+        if not isinstance(facts, dict) or facts.keys() != {"dtype", "shape", "data_offsets"}:
+            wrong = "is not described"
+        elif not isinstance(facts["dtype"], str) or facts["dtype"] not in TYPES:
+            wrong = "has an unknown type"
+        elif not is_list_of_sizes(facts["shape"]) or len(facts["shape"]) > 2:
+            wrong = "has no proper shape"
+        elif not is_list_of_sizes(facts["data_offsets"]) or len(facts["data_offsets"]) != 2:
+            wrong = "has no place"
+        else:
+            start, end = facts["data_offsets"]
+            found = Entry(TYPES[facts["dtype"]], tuple(facts["shape"]), self.first + start)
+            if end - start == found.n_bytes:
+                return found
+            wrong = "does not fill its place"
+        raise BundleError(f"array {quoted(name)} {wrong}. {DAMAGED}")
+
+    def check_tiled(self) -> None:
+        """The arrays must follow each other without a gap and end with the file."""
+        end = self.first
+        for start, n_bytes in sorted((entry.start, entry.n_bytes) for entry in self.entries.values()):
             require(start == end, "its arrays do not follow each other")
-            end = stop
-        require(self.first + end == self.size, "its arrays do not end with the file")
-        return entries
+            end += n_bytes
+        require(end == self.size, "its arrays do not end with the file")
 
     def expect(self, name: str, kind: str, shape: tuple[int | None, ...], complaint: str) -> tuple[int, ...]:
         """The shape of an array that must be there; None stands for any size."""
@@ -156,24 +236,25 @@ def objects_of(text: Any) -> Any:
     How deep they lie within each other is bounded by Python itself.
     """
     require(isinstance(text, str), "its manifest is no text")
+    require(text.isascii(), "its manifest is no JSON that autocross writes")
     require(is_short(text), TOO_LARGE)
     return json.loads(text)
 
 
-def header_of(content: bytes) -> str:
-    """The header of a file in good order."""
+def can_be_read(content: bytes, manifest: str, n_arrays: int) -> bool:
+    """Whether a file in good order, with this manifest and so many arrays, is one that will be read again."""
     (length,) = struct.unpack("<Q", content[:8])
-    return content[8 : 8 + length].decode()
+    return length <= MOST_BYTES and n_arrays <= MOST_ARRAYS and is_short(manifest)
 
 
-def is_short(header: str) -> bool:
-    """Whether a header is one that will be read."""
-    return len(header) <= MOST_BYTES and sum(map(header.count, MARKS)) <= MOST_MARKS
+def is_short(manifest: str) -> bool:
+    """Whether objects will be made of a manifest."""
+    return sum(map(manifest.count, MARKS)) <= MOST_MARKS
 
 
-def is_size(value: Any) -> bool:
-    """Whether this is a number of bytes or entries."""
-    return type(value) is int and 0 <= value < 1 << 48
+def is_list_of_sizes(values: Any) -> bool:
+    """Whether these are numbers of bytes or entries."""
+    return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 48 for value in values)
 
 
 def open_file(path: str | Path) -> IO[bytes]:

@@ -180,10 +180,10 @@ class Tally:
 
     def digest(self) -> Digest:
         """What was counted."""
-        values = self.places.values
-        counted = (values if values.name == self.name else values.alias(self.name), self.places.n_rows, np.concatenate(self.first))
-        facts = (self.n_rows, self.n_null, self.dtype, self.exact, BITS, self.all_differ, is_whole(values))
-        return shortened(Digest(self.name, *counted, *facts))
+        values, first = self.places.values, np.concatenate(self.first)
+        named = values if values.name == self.name else values.alias(self.name)
+        facts = (self.n_rows, self.n_null, self.dtype, self.exact, BITS, self.all_differ)
+        return shortened(Digest(self.name, named, self.places.n_rows, first, *facts, is_whole(values)))
 
 
 def digest(series: pl.Series, first_row: int = 0, *, exact: bool = False) -> Digest:

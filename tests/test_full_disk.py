@@ -1,4 +1,4 @@
-"""A temporary folder without room enough: an error that says so, at any moment of a fit, and nothing left behind."""
+"""A folder without room enough: an error that says so, at any moment of a fit or of writing a table, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+
+from autocross.errors import FileError
+from autocross.table.files import write as write_table
+from conftest import SmallDisk
 
 # A mount that only the process under test sees, and that goes with it.
 ALONE = ["unshare", "--mount", "--map-root-user"]
@@ -78,3 +82,16 @@ def test_a_full_temporary_folder_is_an_error_at_any_moment(rows: Path, tmp_path:
         assert "No space left on device. They take some 3.8 MiB there" in one["error"]
     for step, one in zip(("begin_to_fill", "fill_on", "to_blocks", "keep_fields"), failed, strict=True):
         assert step in one["steps"]
+
+
+@pytest.mark.parametrize("room", [0, 4096, 65536, 262144])
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_that_does_not_fit_is_told_with_its_name(ending: str, room: int, small_disk: SmallDisk) -> None:
+    path = small_disk.folder / f"scores.{ending}"
+    path.write_bytes(b"former")
+    frame = pl.DataFrame({"probability": np.random.default_rng(0).random(100_000)})
+    small_disk.fill(but=room)
+    with pytest.raises(FileError, match=rf"Cannot write '.*scores\.{ending}': No space left on device.* The former file"):
+        write_table(frame, path)
+    assert path.read_bytes() == b"former"
+    assert sorted(each.name for each in small_disk.folder.iterdir()) == ["filler", path.name]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import polars as pl
 
@@ -21,6 +23,7 @@ from autocross.table.values import MISSING_TEXTS
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
+OS_ERROR = re.compile(r"\(os error (\d+)\)")  # as polars writes it
 Place = Path | Remote  # where rows are
 BATCH = 500_000  # rows
 CELL = 24  # bytes that a cell takes in memory, texts and numbers mixed
@@ -300,8 +303,18 @@ def write(frame: pl.DataFrame, path: Path) -> None:
     """A CSV or Parquet file, by the ending of its name; the old file stays until the new one is complete."""
     name = path.name.lower()
     if name.endswith(PARQUET_ENDINGS):
-        replace_file(path, frame.write_parquet)
+        replace_file(path, lambda stream: written(frame.write_parquet, stream))
     elif name.endswith(".csv"):
-        replace_file(path, frame.write_csv)
+        replace_file(path, lambda stream: written(frame.write_csv, stream))
     else:
         raise FileError(f"Cannot write {str(path)!r}: its ending does not tell how. Name it .csv or .parquet.")
+
+
+def written(write_to: Callable[[IO[bytes]], None], stream: IO[bytes]) -> None:
+    """Let polars write; what the system refuses is an OSError, also where polars takes it for a fault of the format."""
+    try:
+        write_to(stream)
+    except pl.exceptions.PolarsError as error:
+        if number := OS_ERROR.search(str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from error
+        raise

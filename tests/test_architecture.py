@@ -13,13 +13,13 @@ SOURCE = Path(__file__).parents[1] / "src" / "autocross"
 
 # From the ground up; rooms on one floor do not import each other.
 FLOORS = [
-    {"errors", "options", "features", "events", "interrupts", "scratch", "forks", "streams"},
+    {"errors", "options", "features", "events", "interrupts", "scratch", "forks", "memory", "streams"},
     {"kernels", "engines", "crossing"},
     {"table", "observers"},
     {"encoding"},
     {"folds"},
     {"blocks"},
-    {"models", "reading"},
+    {"models", "reading", "needs"},
     {"search", "producer"},
     {"fingerprint"},
     {"checkpoint"},

@@ -168,7 +168,7 @@ def test_workers_read_their_own_files(
     nodes: Cluster, people: pl.DataFrame, files: Path, at_url: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows are never read by the driver, and workers need no folder of its."""
-    monkeypatch.setattr("autocross.table.files.batches", None)
+    monkeypatch.setattr("autocross.table.batches.batches", None)
     monkeypatch.setattr("autocross.table.remote.Remote.whole", None)
     where = files.as_uri() if at_url else files
     found = AutoCrossClassifier(engine="ray", n_jobs=3, quiet=True).fit(where, "bought").model_
@@ -398,7 +398,7 @@ def test_more_workers_than_cores_are_refused(nodes: Cluster, people: pl.DataFram
 
 
 def test_a_cluster_too_small_for_the_rows_is_told(nodes: Cluster, people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autocross.training.BYTES_A_ROW", 1 << 40)
+    monkeypatch.setattr("autocross.needs.OF_ROW", 1 << 40)
     with pytest.raises(EngineError, match=r"400 rows need some .* GiB of memory, and the workers have"):
         AutoCrossClassifier(engine="ray", n_jobs=2, quiet=True).fit(people, "bought")
 

@@ -17,6 +17,7 @@ from autocross import AutoCrossClassifier, estimator, load
 from autocross.cli import run
 from autocross.errors import AutoCrossError, ColumnError, FileError, LabelError, OptionError, TableError
 from autocross.table import files
+from autocross.table.batches import batches
 from autocross.table.dialect import ANY, Dialect, found_out
 
 
@@ -65,7 +66,7 @@ def test_every_dialect_gives_the_same_rows(separator: str, decimal: str, name: s
     found = found_out(path, given)
     assert (found.separator, found.decimal) == (separator, decimal)
     assert_frame_equal(files.read(path, given), people())
-    parts = list(files.batches(path, given, files.whole_files(path, given)))
+    parts = list(batches(path, given, files.whole_files(path, given)))
     assert_frame_equal(pl.concat(parts), people())
 
 
@@ -125,7 +126,7 @@ def test_numbers_in_two_notations_are_an_error(odd: str, far: bool, tmp_path: Pa
     assert files.read(path, Dialect(decimal="."))["n"][-1] == odd
     if far:  # part by part there is no second look
         with pytest.raises(FileError, match=rf"conversion from .*'{odd}'.*It was read with separator=';' and decimal=','"):
-            list(files.batches(path, ANY, files.whole_files(path)))
+            list(batches(path, ANY, files.whole_files(path)))
 
 
 def test_a_column_with_points_beside_one_with_commas_is_an_error(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_comma_far_down_is_found_where_all_is_read(tmp_path: Path) -> None:
     path = text_file(tmp_path / "rows.csv", "n;m", *["1;0,5"] * 10_050, "1,5;2,5")
     assert files.read(path)["n"].to_list()[-2:] == [1.0, 1.5]
     with pytest.raises(FileError, match=r"could not parse `1,5`.*It was read with separator=';' and decimal=','"):
-        list(files.batches(path, ANY, files.whole_files(path)))
+        list(batches(path, ANY, files.whole_files(path)))
 
 
 def test_a_column_that_begins_empty(tmp_path: Path) -> None:
@@ -201,8 +202,8 @@ def test_text_of_wide_characters_without_a_mark(encoding: str, packed: bool, tmp
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimator, "SHARE", 0.0)
-    monkeypatch.setattr(estimator, "BATCH", 70)
+    monkeypatch.setattr(estimator, "bytes_in_memory", lambda path: 1 << 60)
+    monkeypatch.setattr(estimator, "MOST_ROWS", 70)
 
 
 def test_every_dialect_gives_the_same_model(tmp_path: Path) -> None:

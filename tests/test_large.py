@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from autocross import AutoCrossClassifier, training
+from autocross import AutoCrossClassifier, needs, training
 from autocross.blocks import OF_ROWS, make_blocks, narrow, widen
 from autocross.engines import SerialEngine
 from autocross.errors import TableError
@@ -71,8 +71,10 @@ def test_a_stop_while_the_sample_is_tuned_leaves_a_model_of_all_rows(stage: str,
 
 
 def test_rows_that_need_more_than_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "BYTES_A_ROW", 100_000)
-    with pytest.raises(TableError, match=r"6,000 rows need some 0\.6 GiB of memory, and memory_limit is 0\.25 GiB\. Raise it"):
+    monkeypatch.setattr(needs, "OF_ROW", 100_000)
+    with pytest.raises(
+        TableError, match=r"6,000 rows in 9 fields need some 0\.62 GiB of memory, and memory_limit is 0\.25 GiB\. Raise it"
+    ):
         fitted(memory_limit=0.25)
     fitted(memory_limit=1, max_crosses=0)
 

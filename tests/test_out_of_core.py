@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autocross import AutoCrossClassifier, WideDeepClassifier, estimator
+from autocross import AutoCrossClassifier, WideDeepClassifier, estimator, memory, reading
 from autocross.errors import AutoCrossError, FileError, LabelError, TableError
+from autocross.table import batches, files, lines
 from autocross.table import digest as digests
-from autocross.table import files
 from autocross.table.digest import Digests, digest, merged
 
 N = 4000
@@ -59,8 +61,8 @@ def fit(data: Any, **options: Any) -> AutoCrossClassifier:
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that comes as a path is read part by part."""
-    monkeypatch.setattr(estimator, "SHARE", 0.0)
-    monkeypatch.setattr(estimator, "BATCH", 700)
+    monkeypatch.setattr(estimator, "bytes_in_memory", lambda path: 1 << 60)
+    monkeypatch.setattr(estimator, "MOST_ROWS", 700)
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -132,17 +134,30 @@ def test_codes_are_in_a_file_without_a_name_that_goes(tmp_path: Path, monkeypatc
 
 
 def test_what_fits_is_read_at_once_and_what_does_not_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "rows.parquet"
-    people().write_parquet(path)
+    path, frame = tmp_path / "rows.parquet", people()
+    frame.write_parquet(path)
     size = files.bytes_in_memory(path)
     assert size > N * 9 * 8
-    called: list[Path] = []
-    monkeypatch.setattr(files, "batches", called.append)
-    limit = 4 * size / 2**30
-    in_memory = estimator.source_of(path, "bought", None, AutoCrossClassifier(memory_limit=max(0.25, limit * 1.1))._options())
-    assert in_memory.in_memory
-    monkeypatch.setattr(estimator, "memory_limit", lambda gib: 3 * size)
-    assert not estimator.source_of(path, "bought", None, AutoCrossClassifier()._options()).in_memory
+    options = AutoCrossClassifier()._options()
+    for rows, limit, in_memory in (
+        (path, 5 * size, True),
+        (path, 3 * size, False),
+        (frame, 5 * size, True),
+        (frame, size // 9, False),
+    ):
+        monkeypatch.setattr(estimator, "memory_limit", lambda gib, limit=limit: limit)
+        assert estimator.source_of(rows, "bought", None, options).in_memory == in_memory
+
+
+def test_a_frame_that_is_large_for_the_limit_is_read_as_files_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = people()
+    whole = fit(frame)
+    monkeypatch.setattr(estimator, "AT_ONCE", 0.0)
+    monkeypatch.setattr(estimator, "BATCH", 1e-6)
+    monkeypatch.setattr(batches, "FEWEST_ROWS", 700)
+    ours = fit(frame)
+    np.testing.assert_array_equal(ours.decision_function(frame), whole.decision_function(frame))
+    assert ours.crosses_ == whole.crosses_
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -257,3 +272,80 @@ def test_the_digest_of_a_column_takes_little_more_than_its_values() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300).stdout
     assert 1000 < float(found) < 5500
+
+
+# Memory that is short.
+
+
+@pytest.fixture
+def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With memory_limit=0.25 a column may take some 400 kB while it is counted, and several together 100 kB."""
+    monkeypatch.setattr(memory, "COUNTS", 0.0015)
+    monkeypatch.setattr(memory, "SETTLED", 300_000)
+    monkeypatch.setattr(memory, "NUMBERS", 1 << 18)
+    monkeypatch.setattr(digests, "WORTH_SHELVING", 0)
+
+
+@pytest.mark.usefixtures("in_parts", "short_of_memory")
+@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv", "rows.csv.gz"])
+def test_columns_that_must_wait_and_digests_on_the_disk_change_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = people() if name.endswith("parquet") else people().drop("tags").with_columns(pl.col("when").dt.to_string("iso"))
+    frame.write_parquet(tmp_path / name) if name.endswith("parquet") else frame.write_csv(tmp_path / "rows.csv")
+    if name.endswith("gz"):
+        (tmp_path / name).write_bytes(gzip.compress((tmp_path / "rows.csv").read_bytes()))
+    passes: list[list[str]] = []
+
+    class Watching(reading.Looking):
+        def __init__(self, source: Any, request: reading.Request, n_threads: int) -> None:
+            passes.append(list(request.names))
+            super().__init__(source, request, n_threads)
+
+    monkeypatch.setattr(reading, "Looking", Watching)
+    ours = fit(tmp_path / name, memory_limit=0.25)
+    assert len(passes) > 2
+    assert set(passes[0]) > set(passes[-1])
+    whole = fit(frame, memory_limit=0.25)
+    np.testing.assert_array_equal(ours.decision_function(frame), whole.decision_function(frame))
+    assert ours.crosses_ == whole.crosses_
+
+
+@pytest.mark.usefixtures("in_parts", "short_of_memory")
+def test_a_column_whose_values_cannot_be_counted_is_refused_unless_it_is_left_out(tmp_path: Path) -> None:
+    frame = people().with_columns(pl.Series("name", [f"person {number} of many" for number in range(N)]))
+    frame.with_columns(pl.concat_str(pl.col("name"), pl.lit("x" * 200))).write_parquet(tmp_path / "rows.parquet")
+    way_out = r"too much for memory_limit=0\.25\. Leave the column out, exclude=\['name'\], or raise memory_limit to"
+    with pytest.raises(TableError, match=rf"Column 'name' has more than [0-9,]+ different values.*{way_out}"):
+        fit(tmp_path / "rows.parquet", memory_limit=0.25)
+    ours = fit(tmp_path / "rows.parquet", memory_limit=0.25, exclude=["name"], max_crosses=0)
+    whole = fit(people(), memory_limit=0.25, max_crosses=0)
+    np.testing.assert_array_equal(ours.decision_function(frame), whole.decision_function(people()))
+
+
+# Lines of CSV files.
+
+
+@given(st.lists(st.sampled_from(["a,b", '"a\nb",c', '"""",d', "", '"x\n\n",""']), max_size=30), st.integers(1, 40))
+def test_blocks_end_where_lines_do(lines_: list[str], n_bytes: int) -> None:
+    text = "".join(line + "\n" for line in lines_).encode()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        path.write_bytes(text)
+        found = list(lines.blocks(path, n_bytes))
+        head = lines.first_lines(path, 3)
+    assert b"".join(found) == text
+    assert all(block.count(b'"') % 2 == 0 and block.endswith(b"\n") for block in found)
+    assert sum(map(lines.n_lines, found)) == len(lines_)
+    assert isinstance(head, bytes)
+    assert text.startswith(head) and lines.n_lines(head) >= min(3, len(lines_))
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_packed_file_that_ends_early_is_damaged(tmp_path: Path) -> None:
+    text = people().drop("tags").write_csv().encode()
+    (tmp_path / "rows.csv.gz").write_bytes(gzip.compress(text)[:-2000])
+    with pytest.raises(FileError, match=r"rows\.csv\.gz': .*The file is damaged or incomplete; copy it again"):
+        fit(tmp_path / "rows.csv.gz")
+    (tmp_path / "rows.csv.gz").write_bytes(text)  # not packed at all, as polars can tell, too
+    assert fit(tmp_path / "rows.csv.gz", max_crosses=0).n_features_in_ == 6

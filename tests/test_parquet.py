@@ -19,6 +19,7 @@ from autocross.cli import run
 from autocross.errors import FileError
 from autocross.kernels import thrift
 from autocross.table import files, parquet
+from autocross.table.batches import batches
 from autocross.table.dialect import ANY
 
 DAMAGED = "The file is damaged or incomplete; copy it again"
@@ -67,8 +68,8 @@ READERS: dict[str, Callable[[Path], object]] = {
     "as a whole": files.read,
     "a folder": lambda path: files.read(path.parent),
     "at a URL": lambda path: files.read(files.place_of(path.as_uri())),
-    "part by part": lambda path: list(files.batches(path, ANY, files.whole_files(path))),
-    "a folder part by part": lambda path: list(files.batches(path.parent, ANY, files.whole_files(path.parent))),
+    "part by part": lambda path: list(batches(path, ANY, files.whole_files(path))),
+    "a folder part by part": lambda path: list(batches(path.parent, ANY, files.whole_files(path.parent))),
     "fit": lambda path: AutoCrossClassifier(quiet=True).fit(path, "y"),
 }
 

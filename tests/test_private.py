@@ -156,8 +156,8 @@ def test_every_way_to_fit_gives_the_same_private_model(
 ) -> None:
     data: Any = patients()
     if way == "parts":
-        monkeypatch.setattr(estimator, "SHARE", 0.0)
-        monkeypatch.setattr(estimator, "BATCH", 150)
+        monkeypatch.setattr(estimator, "bytes_in_memory", lambda path: 1 << 60)
+        monkeypatch.setattr(estimator, "MOST_ROWS", 150)
         data.write_parquet(tmp_path / "rows.parquet")
         data = tmp_path / "rows.parquet"
     engine: dict[str, Any] = {"engine": "threads", "n_jobs": 3} if way == "threads" else {"engine": "serial"}

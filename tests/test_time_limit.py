@@ -122,7 +122,7 @@ def test_rows_are_thinned_out_where_there_is_no_time_for_all(monkeypatch: pytest
 
 def test_a_file_that_takes_too_long_is_left_before_its_end(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(estimator, "BYTES_A_SECOND", 1)
-    monkeypatch.setattr(estimator, "BATCH", 250)
+    monkeypatch.setattr(estimator, "MOST_ROWS", 250)
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({"a": rng.integers(0, 9, 2000).astype(str), "x": rng.normal(size=2000), "label": [0] * 700 + [0, 1] * 650})
     frame.write_csv(tmp_path / "rows.csv")

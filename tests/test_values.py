@@ -28,6 +28,7 @@ from autocross.errors import AutoCrossError, ColumnError, FileError, LabelError,
 from autocross.producer.model import Model, Producer
 from autocross.serving.scorer import Scorer
 from autocross.table import files
+from autocross.table.batches import batches
 from autocross.table.coerce import moments, numbers, typed
 from autocross.table.columns import NO_TIME
 from autocross.table.dialect import ANY, Dialect
@@ -695,7 +696,5 @@ def test_a_file_read_part_by_part_names_the_column_of_such_an_integer(tmp_path: 
     with pytest.raises(
         FileError, match=r"could not parse `9+ \.\.\. 9+` as dtype `i\d+` at column 'id'.*Declare the column's kind"
     ):
-        list(files.batches(path, ANY, files.whole_files(path)))
-    assert [frame["id"].to_list() for frame in files.batches(path, Dialect(["id"]), files.whole_files(path))] == [
-        ["1", "9" * 5_000]
-    ]
+        list(batches(path, ANY, files.whole_files(path)))
+    assert [frame["id"].to_list() for frame in batches(path, Dialect(["id"]), files.whole_files(path))] == [["1", "9" * 5_000]]

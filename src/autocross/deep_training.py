@@ -24,7 +24,7 @@ from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, Producer
 from autocross.search.stopping import Stopped, Stopping
 from autocross.table.coerce import typed
-from autocross.table.source import Part, Source
+from autocross.table.source import InMemory, Part, Source
 from autocross.training import FINAL_SWEEPS, Rows, Training
 
 SEARCH_SHARE = 0.5  # of the time limit; the rest is the network's
@@ -50,12 +50,14 @@ class DeepTraining(Training):
         """As before, for rows that are in memory."""
         if self.options.engine == "ray":
             raise OptionError("Option engine='ray' is not for networks, which are trained on this machine. Use engine='threads'.")
+        if isinstance(source, InMemory):
+            source = replace(source, most_bytes=None)
         if not source.in_memory:
             raise AutoCrossError(
                 "The table is larger than a network can be trained on here. "
                 "Raise memory_limit if there is memory enough, or fit an AutoCrossClassifier."
             )
-        (self.part,) = source.parts()
+        (self.part,) = source.parts(source.names)
         return super().fit(source)
 
     def final_weights(

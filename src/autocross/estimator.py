@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -25,6 +26,7 @@ from autocross.events import FitStarted, Reporter
 from autocross.features import FieldCodes
 from autocross.folds import mix
 from autocross.interrupts import Interrupt, interruptible
+from autocross.memory import AT_ONCE, BATCH, COPY, gib, memory_limit
 from autocross.observers.journal import Journal
 from autocross.observers.progress import DISPLAY, display
 from autocross.options import OptionList, Options, documented, values_of
@@ -33,14 +35,15 @@ from autocross.producer.model import Model
 from autocross.search.stopping import GRACE
 from autocross.serving.scorer import Explanation, Scorer
 from autocross.table import schema
+from autocross.table.batches import MOST_ROWS
 from autocross.table.coerce import typed
 from autocross.table.dialect import Dialect
-from autocross.table.files import BATCH, bytes_in_memory, column_names, place_of, whole_files
+from autocross.table.files import bytes_in_memory, column_names, place_of, whole_files
 from autocross.table.frames import settled, to_polars
 from autocross.table.inference import known
 from autocross.table.outputs import Kind, keep_apart
 from autocross.table.source import InFiles, InMemory, Part, Source
-from autocross.training import Training, memory_limit
+from autocross.training import Training
 
 Output = Literal["csr", "codes", "frame"]
 
@@ -50,7 +53,6 @@ CELLS_A_SECOND = 4_000_000  # of a table that are read twice and learned from in
 FEWEST_ROWS = 20_000  # that are not thinned out, however many columns they have: then columns are left out
 THINNING = 3_000_017  # seed of the rows that are left where time is short
 BYTES_A_SECOND, READ_SHARE = 200_000_000, 0.1  # of a file as it is in memory, and of the time limit in which it is read as a whole
-SHARE = 0.25  # of the memory that may be used, which rows may take as they come; codes are far smaller
 
 
 # What a fit leaves behind, beside the names and the number of columns that scikit-learn asks for.
@@ -301,14 +303,15 @@ def text_columns(model: Model) -> list[str]:
 
 
 def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
-    """The rows to learn from: in memory, or, where they would fill too much of it, in files."""
+    """The rows to learn from: as a whole, or, where they would fill too much of the memory, part by part."""
     dialect = Dialect(declared_text(options.types or {}), options.separator, options.decimal)
+    limit = memory_limit(options.memory_limit)
     check_roles(options, y, sample_weight)
     named = [name for name in (y, sample_weight) if name is not None]
     if isinstance(X, (str, Path)) and y is not None and all(isinstance(name, str) for name in named):
         path = place_of(X)
         n_bytes = bytes_in_memory(path)
-        too_large = n_bytes > SHARE * memory_limit(options.memory_limit)
+        too_large = n_bytes > AT_ONCE * limit
         # A file that is read as a whole cannot be left before its end.
         too_slow = options.time_limit is not None and n_bytes > READ_SHARE * (options.time_limit + GRACE) * BYTES_A_SECOND
         # Where the workers of a cluster read the rows, they need not fit into this machine.
@@ -320,12 +323,26 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
             def split(frame: pl.DataFrame, first_row: int) -> Part:
                 return learnable(frame, y, sample_weight, first_row, share)
 
-            height = min(BATCH, max(FEWEST_ROWS, CELLS_A_SECOND // len(names))) if too_slow else BATCH
-            return InFiles(path, dialect, y, frozenset(named), split, pieces, share=share, height=height)
+            height = min(MOST_ROWS, max(FEWEST_ROWS, CELLS_A_SECOND // len(names))) if too_slow else MOST_ROWS
+            return InFiles(path, dialect, y, frozenset(named), split, pieces, int(BATCH * limit), share=share, height=height)
+    check_copy(X, limit)
     frame, target = take_target(X, y, sample_weight, dialect)
     share = share_in_time(options, frame.height, frame.width)
     unread = set(options.exclude or ()) - {options.time, options.groups}
-    return InMemory(learnable(settled(frame, options.types or {}, unread), y, sample_weight, share=share), target, share=share)
+    part = learnable(settled(frame, options.types or {}, unread), y, sample_weight, share=share)
+    in_parts = part.features.estimated_size() > AT_ONCE * limit and options.engine != "ray"
+    return InMemory(part, target, share=share, most_bytes=int(BATCH * limit) if in_parts else None)
+
+
+def check_copy(X: Any, limit: int) -> None:
+    """Refuse a table of another library than polars whose copy alone would fill the memory that may be used."""
+    copied = isinstance(X, np.ndarray) or (hasattr(X, "columns") and not isinstance(X, (pl.DataFrame, pl.LazyFrame)))
+    n_bytes = 8 * math.prod(getattr(X, "shape", ())) if copied else 0
+    if n_bytes > COPY * limit:
+        raise TableError(
+            f"The table takes some {gib(n_bytes)} of memory when it is copied, which is too much for memory_limit={gib(limit)}. "
+            "Raise it, or save it as a Parquet file and give its path."
+        )
 
 
 def share_in_time(options: Options, n_rows: int, n_columns: int) -> float:

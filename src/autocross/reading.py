@@ -8,7 +8,7 @@ each share, and does not depend on where one ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 from autocross.blocks import Block, BlockWriter
 from autocross.encoding.encoder import Encoder, stem_codes
 from autocross.engines import changes, in_lanes
+from autocross.errors import TableError
 from autocross.features import narrowest
 from autocross.folds import FoldRule
+from autocross.memory import COUNTS, Allowance, gib, give_back
 from autocross.scratch import Scratch
 from autocross.table.coerce import typed
 from autocross.table.columns import TimeColumn
@@ -45,9 +47,9 @@ def in_pieces(parts: Iterable[Part], names: Sequence[str], n_threads: int) -> It
             yield part, lists[first : first + n_threads]
 
 
-def first_rows(source: Source, n_rows: int) -> Iterator[Part]:
-    """The parts of a source as far as so many rows."""
-    for part in source.parts():
+def first_rows(source: Source, names: Sequence[str], n_rows: int) -> Iterator[Part]:
+    """The parts of a source as far as these columns and so many rows."""
+    for part in source.parts(names):
         if n_rows <= 0:
             return
         yield part if part.features.height <= n_rows else part.between(0, n_rows)
@@ -76,24 +78,58 @@ class Reader:
 # The first pass.
 
 
-class Looking:
-    """What the columns hold, as far as they are read."""
+@dataclass(frozen=True)
+class Request:
+    """Columns to be looked at, in this order. ``types`` are the kinds that the user gave, ``unused`` names what is no feature."""
 
-    def __init__(self, source: Source, types: Mapping[str, str], n_threads: int) -> None:
+    names: Sequence[str]
+    types: Mapping[str, str]
+    unused: Collection[str]
+    allowed: Allowance | None
+
+
+class Looking:
+    """What some columns hold, as far as they are read. Where that is more than is allowed, some of them must wait."""
+
+    def __init__(self, source: Source, request: Request, n_threads: int) -> None:
         self.labels = LabelValues(source.target, source.first_row)
-        # By name, so that the order of columns changes nothing.
-        self.digests = {name: Digests(name, types.get(name)) for name in sorted(source.names)}
-        self.pieces = in_pieces(source.parts(), list(self.digests), n_threads)
+        self.allowed, apart = request.allowed, not source.in_memory
+        self.digests = {
+            name: Digests(name, request.types.get(name), self.allowed, apart=apart, unused=apart and name in request.unused)
+            for name in request.names
+        }
+        self.pieces = in_pieces(source.parts(request.names), request.names, n_threads)
         self.part: Part | None = None  # the one that is looked at
-        self.n_rows = 0  # of this part and those before it
+        self.n_rows, self.n_all = 0, source.n_rows  # of this part and those before it; of all
         self.cut = False  # whether there are more
         self.weight = weigh(np.empty(0, np.float32))
+        self.waiting: dict[str, int] = {}  # columns that must be looked at later, and what they may take then
+
+    def let_wait(self) -> None:
+        """Take columns out until the rest fits, those that take most first."""
+        if self.allowed is None:
+            return
+        sizes = {name: digests.n_bytes for name, digests in self.digests.items()}
+        while sum(sizes.values()) > self.allowed.for_columns:
+            name = max(sizes, key=lambda name: sizes[name])
+            size = sizes.pop(name)
+            in_all = size * self.n_all // max(1, self.n_rows)
+            if not sizes and size <= self.allowed.for_column:
+                break
+            if not sizes:
+                raise TableError(
+                    f"Column {name!r} has more than {self.digests[name].n_values:,} different values. To count them all may take "
+                    f"some {gib(in_all)}, which is too much for memory_limit={self.allowed.limit / 2**30:g}. Leave the column out, "
+                    f"exclude=[{name!r}], or raise memory_limit to {in_all / COUNTS / 2**30:.2g}."
+                )
+            self.waiting[name] = in_all
+            del self.digests[name]
 
 
 @changes("pass", anew=True)
-def begin_to_look(reader: Reader, types: Mapping[str, str]) -> None:
-    """Begin the first pass."""
-    reader.looking = Looking(reader.source, types, reader.n_threads)
+def begin_to_look(reader: Reader, request: Request) -> None:
+    """Begin the first pass, or another one over columns that had to wait."""
+    reader.looking = Looking(reader.source, request, reader.n_threads)
 
 
 @changes("pass")
@@ -118,6 +154,9 @@ def look_on(reader: Reader, hurry: bool) -> tuple[int, bool]:
         looking.n_rows += part.features.height
         looking.weight += weigh(part.weight)
     list(reader.each(lambda names: look_at(reader, part.features, names), lists))
+    looking.let_wait()
+    if looking.allowed is not None:
+        give_back()
     return looking.n_rows, False
 
 
@@ -137,13 +176,14 @@ def look_at(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
 @dataclass(frozen=True)
 class Looked:
     """What was found in the columns and in the labels of some rows, and their weight as by `weigh`. ``cut`` says that there are
-    rows that were not looked at."""
+    rows that were not looked at, ``waiting`` which columns are still to be looked at."""
 
     digests: list[Digest]
     labels: LabelValues
     n_rows: int
     weight: Ints
     cut: bool
+    waiting: dict[str, int]
 
 
 @changes("pass")
@@ -155,14 +195,19 @@ def looked(reader: Reader) -> Looked:
     if reader.source.in_memory:
         found = {name: column.numbered for name, column in looking.digests.items()}
         reader.numbered = {name: column for name, column in found.items() if column is not None}
-    return Looked(digests, looking.labels, looking.n_rows, looking.weight, looking.cut)
+    return Looked(digests, looking.labels, looking.n_rows, looking.weight, looking.cut, looking.waiting)
 
 
-def together(shares: Sequence[Looked], each: Each = map) -> tuple[list[Digest], LabelValues]:
-    """What was found in all rows, of the columns that were looked at in each share."""
+def labels_of(shares: Sequence[Looked]) -> LabelValues:
+    """The labels of all rows."""
     labels = shares[0].labels
     for share in shares[1:]:
         labels.add_distinct(share.labels.distinct)
+    return labels
+
+
+def together(shares: Sequence[Looked], each: Each = map) -> list[Digest]:
+    """What was found in all rows, of the columns that were looked at in each share."""
     with_rows = [
         ({one.name: one for one in share.digests}, sum(before.n_rows for before in shares[:number]))
         for number, share in enumerate(shares)
@@ -174,7 +219,7 @@ def together(shares: Sequence[Looked], each: Each = map) -> tuple[list[Digest], 
         return parts[0] if len(parts) == 1 else merged(parts)
 
     names = [name for name in with_rows[0][0] if all(name in digests for digests, _ in with_rows)] if with_rows else []
-    return list(each(whole, names)), labels
+    return list(each(whole, names))
 
 
 # The second pass.
@@ -201,7 +246,8 @@ class Filling:
         self.recipe = recipe
         self.columns = {column.column.name: column for column in recipe.encoder.columns}
         self.stems = recipe.encoder.stems_of_columns
-        self.pieces = in_pieces(first_rows(source, recipe.n_rows[number]), list(self.columns), n_threads)
+        read = [*dict.fromkeys((*self.columns, *recipe.named))]
+        self.pieces = in_pieces(first_rows(source, read, recipe.n_rows[number]), list(self.columns), n_threads)
         self.part: Part | None = None  # the one that is encoded
         self.encoded: set[str] = set()  # columns
         n_rows, first_row = recipe.n_rows[number], sum(recipe.n_rows[:number])
@@ -239,6 +285,8 @@ def fill_on(reader: Reader, hurry: bool) -> tuple[int, bool]:
         filling.times.append({})
         filling.part, filling.n_rows = part, here.stop
     list(reader.each(lambda names: fill_in(reader, part.features, names), lists))
+    if recipe.scratch is not None:
+        give_back()
     return filling.n_rows, False
 
 

@@ -24,15 +24,17 @@ from autocross.encoding.rules import EncodingRules
 from autocross.engines import Engine, carry_on, in_lanes, make_engine, n_cores
 from autocross.errors import EngineError, LabelError, OptionError, TableError
 from autocross.events import FitFinished, PhaseStarted, Reporter, RuleApplied, SearchStopped, StepDone
-from autocross.features import CAP, Penalty, hash_bits, least_rows
+from autocross.features import CAP, FIRST, Penalty, hash_bits, least_rows
 from autocross.folds import FoldRule, Folds
 from autocross.interrupts import Interrupt
+from autocross.memory import Allowance, gib, give_back, memory_limit
 from autocross.models import tuning
 from autocross.models.logistic import Regression, again, left_out_bins
 from autocross.models.metrics import measure, measure_bins
+from autocross.needs import Size
 from autocross.options import Options
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule
-from autocross.reading import Reader, Recipe
+from autocross.reading import Looked, Reader, Recipe, Request
 from autocross.scratch import Scratch
 from autocross.search import granularity
 from autocross.search.coding import put
@@ -57,13 +59,17 @@ READING = "reading columns"
 BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
 TUNING_ROWS = 1_000_000  # on which penalties are chosen, at most: more rows would choose the same
 EXACT_ROWS = 250_000  # up to which rows that judge are gathered in one place and ranked
-BYTES_A_ROW = 150  # beside codes in files: labels, odds, codes of crosses, room to work; measured by benchmarks/scale.py
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 
 
-def memory_limit(gib: float | None) -> int:
-    """Bytes that a fit may use: what is given, else half of the machine's memory."""
-    return encoding_rules.machine_memory() // 2 if gib is None else int(gib * 2**30)
+def columns_that_fit(expected: Mapping[str, int], allowed: Allowance | None) -> list[str]:
+    """Columns that can be looked at in one pass, one at least, by the bytes that the values of each are expected to take."""
+    names: list[str] = []
+    for name, size in expected.items():
+        if names and allowed is not None and size + sum(expected[one] for one in names) > allowed.for_columns:
+            break
+        names.append(name)
+    return names
 
 
 def weight_of(block: Block) -> NDArray[np.int64]:
@@ -150,17 +156,20 @@ class Training:
         with ExitStack() as open_things:
             engine = open_things.enter_context(self.start_engine())
             self.each = in_lanes(open_things.enter_context(ThreadPoolExecutor(n_cores())), n_cores())
-            digests, classes, share_rows, total_weight = self.look(source, engine)
+            allowed = None
+            if engine.has_disk and not source.in_memory:
+                allowed = Allowance(memory_limit(self.options.memory_limit), open_things.enter_context(Scratch()))
+            digests, classes, share_rows, total_weight = self.look(source, engine, allowed)
             n_rows = sum(share_rows)
-            self.check_memory(n_rows, engine.memory)
             schema = self.decide_schema(digests, source.names)
             encoding = self.decide_encoding(n_rows, schema)
-            encoder = self.fit_encoder(schema, digests, encoding)
+            encoder = self.fit_encoder(schema, digests, encoding, allowed)
+            lists = {column.name for column in schema if column.kind == "multivalue"}
+            entries = {one.name: int(one.loaded().n.sum()) for one in digests if one.name in lists}
             del digests
-            scratch = None
-            if engine.has_disk and not source.in_memory:
-                scratch = open_things.enter_context(Scratch(n_rows * encoder.bytes_a_row))
-            encoder, rows, folds = self.read(source, share_rows, total_weight, encoder, classes, engine, scratch)
+            n_models = 1 if splits.use_holdout(self.options.evaluation, n_rows) else splits.N_FOLDS
+            self.check_memory(encoder, Size(n_rows, n_models, engine.n_workers, allowed is not None, entries), engine.memory)
+            encoder, rows, folds = self.read(source, share_rows, total_weight, encoder, classes, engine, allowed)
             self.reporter.count_workers(engine, READING)
             so_far = SoFar(encoder)
             engine.between = self.stopping.check
@@ -187,16 +196,29 @@ class Training:
         self.stopping.excused += self.reporter.seconds - began
         return engine
 
-    def look(self, source: Source, engine: Engine) -> tuple[list[Digest], Classes, list[int], float]:
-        """The first pass: what each column holds, the labels, the rows of each share, and the weight of all rows."""
+    def look(self, source: Source, engine: Engine, allowed: Allowance | None) -> tuple[list[Digest], Classes, list[int], float]:
+        """The first pass: what each column holds, the labels, the rows of each share, and the weight of all rows.
+
+        Columns that there is no memory for together are looked at one after the other, each time in all rows.
+        """
         if not source.n_rows:
             raise TableError("The table has no rows. Give at least one.")
         shares = source.shares(n_lots(source.n_rows, engine.n_shares))
         n_threads = engine.n_workers // engine.n_shares
         engine.place([Reader(share, number, n_threads) for number, share in enumerate(shares)])
-        engine.each(reading.begin_to_look, self.options.types or {})
-        self.go_through(engine, 1, reading.look_on, "looked at", LOOK_SHARE)
-        found = engine.each(reading.looked)
+        digests: dict[str, Digest] = {}
+        waiting = dict.fromkeys(sorted(source.names), 0)  # by name, so that the order of columns changes nothing
+        found: list[Looked] = []  # in the first columns
+        while waiting and not (found and self.stopping.hurry(LOOK_SHARE)):
+            names = columns_that_fit(waiting, allowed)
+            engine.each(reading.begin_to_look, Request(names, self.options.types or {}, self.unused(), allowed))
+            self.go_through(engine, 1, reading.look_on, "looked at", LOOK_SHARE)
+            new = engine.each(reading.looked)
+            if found and any(share.cut for share in new):
+                break  # these columns are not known in all rows that the first ones are known in
+            found = found or new
+            digests |= {one.name: one for one in reading.together(new, self.each)}
+            waiting = {name: size for name, size in waiting.items() if name not in names} | new[0].waiting
         share_rows = [share.n_rows for share in found]
         if source.share < 1.0 or any(share.cut for share in found):
             which = "those that were read by then" if any(share.cut for share in found) else "drawn at random"
@@ -206,9 +228,14 @@ class Training:
             )
         if not sum(share_rows):
             raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
-        digests, labels = reading.together(found, self.each)
+        classes = reading.labels_of(found).classes(self.options.positive)
         total_weight = reading.weighed(np.sum([share.weight for share in found], axis=0))
-        return digests, labels.classes(self.options.positive), share_rows, total_weight
+        return [digests[name] for name in sorted(digests)], classes, share_rows, total_weight
+
+    def unused(self) -> set[str]:
+        """Columns that the user says are no features."""
+        ignored = {name for name, kind in (self.options.types or {}).items() if kind == "ignore"}
+        return ignored | {*(self.options.exclude or ())} | ({self.options.groups} if self.options.groups else set())
 
     def go_through(
         self, engine: Engine, step: int, task: Callable[[Reader, bool], tuple[int, bool]], what: str, share: float
@@ -222,36 +249,41 @@ class Training:
             if n_rows > former:
                 self.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {what}")
 
-    def check_memory(self, n_rows: int, of_engine: int | None) -> None:
+    def check_memory(self, encoder: Encoder, size: Size, of_engine: int | None) -> None:
         """Refuse what cannot be done within the limit, before it takes hours."""
-        needed, limit = n_rows * BYTES_A_ROW, of_engine or memory_limit(self.options.memory_limit)
-        if needed > limit and of_engine:
-            raise EngineError(
-                f"{n_rows:,} rows need some {needed / 2**30:.1f} GiB of memory, and the workers have {limit / 2**30:.1f} GiB. "
-                "Add machines to the cluster, or give fewer rows."
-            )
-        if needed > limit:
-            raise TableError(
-                f"{n_rows:,} rows need some {needed / 2**30:.1f} GiB of memory, and memory_limit is {limit / 2**30:g} GiB. "
-                "Raise it, or give fewer rows."
-            )
+        needed, limit = size.in_all(encoder), of_engine or memory_limit(self.options.memory_limit)
+        if needed <= limit:
+            return
+        what = f"{size.n_rows:,} rows in {len(encoder.fields)} fields need some {gib(needed)} of memory"
+        if of_engine:
+            raise EngineError(f"{what}, and the workers have {gib(limit)}. Add machines to the cluster, or give fewer rows.")
+        widest = max(encoder.fields, key=lambda field: field.n_codes)
+        raise TableError(
+            f"{what}, and memory_limit is {gib(limit)}. Raise it, give fewer rows, or leave out columns with many values, "
+            f"as {widest.column!r} with {widest.n_codes - FIRST:,} of them."
+        )
 
-    def fit_encoder(self, schema: Schema, digests: Sequence[Digest], rules: EncodingRules) -> Encoder:
+    def fit_encoder(self, schema: Schema, digests: Sequence[Digest], rules: EncodingRules, allowed: Allowance | None) -> Encoder:
         """Codes for what the columns hold."""
         kind = {column.name: column for column in schema}
 
         def with_codes(one: Digest) -> Digest:
+            one = one.loaded()
             return one.frequent(rules.min_count) if kind[one.name].is_text else one  # rare texts get no code
 
         used = [one for one in digests if kind[one.name].kind != "ignore"]
         columns: list[ColumnEncoder] = []
-        for first in range(0, len(used), reading.PIECE):
+        step = reading.PIECE if allowed is None else allowed.n_turns
+        for first in range(0, len(used), step):
             if columns and self.stopping.hurry(ENCODER_SHARE):
                 break
-            some = list(self.each(with_codes, used[first : first + reading.PIECE]))
+            some = list(self.each(with_codes, used[first : first + step]))
             values = {one.name: typed_column(one.values, kind[one.name], one.first, differ=True) for one in some}
             part = tuple(kind[one.name] for one in some)
             columns += Encoder.fit(part, values, rules, {one.name: one.n for one in some}, self.each).columns
+            if allowed is not None:
+                del some, values
+                give_back()
         return self.reached(Encoder(schema, tuple(columns)), {column.column.name for column in columns})
 
     def reached(self, encoder: Encoder, names: Collection[str]) -> Encoder:
@@ -279,9 +311,12 @@ class Training:
         encoder: Encoder,
         classes: Classes,
         engine: Engine,
-        scratch: Scratch | None = None,
+        allowed: Allowance | None = None,
     ) -> tuple[Encoder, Rows, Folds]:
         """The second pass: codes into blocks, and what must be known of all rows."""
+        scratch = None if allowed is None else allowed.scratch
+        if scratch is not None:
+            scratch.needed = sum(share_rows) * encoder.bytes_a_row
         for word in ("time", "groups"):
             name = getattr(self.options, word)
             if name is not None and name not in source.names:
@@ -301,6 +336,12 @@ class Training:
         folds = self.decide_folds(pl.concat([share.named for share in found], how="vertical_relaxed"), times, n_rows)
         n_blocks = n_lots(max(share_rows), engine.n_workers // engine.n_shares)
         engine.exchange(reading.to_blocks, n_blocks, stems, folds.rule, folds.cluster)
+        folds = replace(folds, cluster=None)  # the blocks have it
+        if allowed is not None:
+            encoder.rest()
+            if folds.rule.holdout:  # which stays the same: nothing has to be drawn from the rows any more
+                self.redraw = lambda seed: folds
+            give_back()
         n_labels = np.sum([share.n_labels for share in found], axis=0)
         rows = Rows(n_rows, int(n_labels.min()), math.ldexp(total_weight, -exponent), source.target, classes, exponent)
         return encoder.widened(np.max([share.widths for share in found], axis=0)[stems].tolist()), rows, folds

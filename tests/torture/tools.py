@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -24,6 +25,7 @@ from autocross import AutoCrossClassifier
 from autocross.errors import AutoCrossError, TableWarning
 from autocross.producer import bundle
 from autocross.producer.model import Model
+from autocross.search import policy
 from autocross.serving.scorer import Scorer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -128,14 +130,14 @@ def planted(seed: int, n: int = 1500, n_columns: int = 5) -> pl.DataFrame:
 @contextmanager
 def by_parts(rows: int) -> Iterator[None]:
     """Within, files are read part by part, so many rows at once."""
-    with patch("autocross.estimator.SHARE", 0.0), patch("autocross.estimator.BATCH", rows):
+    with patch("autocross.estimator.bytes_in_memory", lambda path: 1 << 60), patch("autocross.estimator.MOST_ROWS", rows):
         yield
 
 
 @contextmanager
 def in_rounds() -> Iterator[None]:
     """Within, a round accepts one cross, so that a small table has several rounds."""
-    with patch("autocross.search.loop.A_ROUND", 1):
+    with patch.object(policy, "AUTO", replace(policy.AUTO, a_round=1)):
         yield
 
 

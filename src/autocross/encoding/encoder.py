@@ -165,6 +165,12 @@ class Encoder:
         """Wide enough for rows with these codes of its fields."""
         return self.widened([1 if stem.field is None else codes[stem.field].width for stem in self.stems])
 
+    def rest(self) -> None:
+        """Let go of the tables by which many rows are encoded; they are made again when they are needed."""
+        for column in self.columns:
+            if isinstance(column, Vocabulary):
+                column.rest()
+
     def private(self) -> Encoder:
         """The same codes, without the values of categories."""
         columns = [column.private(self.schema) if isinstance(column, Vocabulary) else column for column in self.columns]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,14 +41,6 @@ def granularities(n_rows: int, n_numerical: int, memory: int) -> tuple[int, ...]
         if p == 1 or (n_rows >= 5 * 10**p and bytes_needed <= memory // 4):
             kept.append(10**p)
     return tuple(kept)
-
-
-def machine_memory() -> int:
-    """Bytes of memory of this machine; 8 GiB where it does not tell."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 8 << 30
 
 
 def tallied(values: NDArray[Any], n: NDArray[np.int64] | None) -> tuple[NDArray[Any], NDArray[np.int64]]:

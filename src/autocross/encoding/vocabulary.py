@@ -108,6 +108,11 @@ class Vocabulary:
         n_missing = 1 + len(MISSING_TEXTS)
         return np.concatenate([np.full(n_missing, MISSING), values, [RARE]]).astype(narrowest(self.fields[0].n_codes))
 
+    def rest(self) -> None:
+        """Let go of what was made of the values to find them again."""
+        for made in ("code", "known", "code_by_place"):
+            self.__dict__.pop(made, None)
+
     def encode(self, column: TextColumn | ListColumn) -> list[FieldCodes]:
         """The codes of all rows."""
         if isinstance(column, ListColumn):

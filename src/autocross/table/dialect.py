@@ -21,6 +21,8 @@ import polars as pl
 
 from autocross.errors import TableError
 from autocross.options import SEPARATORS
+from autocross.table.lines import first_lines as head_of
+from autocross.table.lines import mark_of
 from autocross.table.values import MISSING_TEXTS
 
 NAMES = dict(zip(SEPARATORS, ("comma", "semicolon", "tab", "bar"), strict=True))
@@ -64,7 +66,7 @@ def first_lines(path: Path) -> list[str]:
     """The lines of the head that are not empty."""
     check_encoding(path)
     lines = pl.read_csv(
-        path,
+        head_of(path, HEAD),
         separator=UNUSED,
         quote_char=None,
         has_header=False,
@@ -86,8 +88,7 @@ def first_lines(path: Path) -> list[str]:
 
 def check_encoding(path: Path) -> None:
     """Refuse text in another encoding that says which it is."""
-    with path.open("rb") as stream:
-        mark = stream.read(4)
+    mark = mark_of(path)
     for name, marks in (("UTF-32", (b"\xff\xfe\0\0", b"\0\0\xfe\xff")), ("UTF-16", (b"\xff\xfe", b"\xfe\xff"))):
         if mark.startswith(marks):
             raise TableError(f"File {str(path)!r} is text in {name}. Convert it, for example with: iconv -f {name} -t UTF-8")
@@ -137,7 +138,8 @@ def header(path: Path, separator: str) -> list[str]:
 def texts_of(path: Path, dialect: Dialect, n_rows: int | None) -> pl.DataFrame:
     """The first rows as texts, without the columns that stay texts anyway."""
     assert dialect.separator is not None
-    rows = pl.scan_csv(path, separator=dialect.separator, null_values=sorted(MISSING_TEXTS), infer_schema=False, glob=False)
+    lines = path if n_rows is None else head_of(path, n_rows + 1)
+    rows = pl.scan_csv(lines, separator=dialect.separator, null_values=sorted(MISSING_TEXTS), infer_schema=False, glob=False)
     return rows.drop(dialect.as_text, strict=False).slice(0, n_rows).collect()
 
 

@@ -6,7 +6,9 @@ the parts are, so that a table need not be in memory.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,12 +17,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from autocross.features import TOGETHER
+from autocross.memory import Allowance
+from autocross.scratch import Scratch, Stored
 from autocross.table.places import Numbers, Places, missing
 from autocross.table.schema import parse_kind
 from autocross.table.values import MISSING_TEXTS
 
 MOST_NUMBERS = 1 << 20  # distinct numbers, beyond which their last bits are dropped: edges need no more; moments alike
 BITS = 52  # of a float's digits
+DROPPED = 4  # of them at a time
+ENOUGH = 1000  # values of a column that is not used
+WORTH_SHELVING = 1 << 20  # bytes
 MOST_TEXTS = 1 << 23  # distinct texts, beyond which the rarer ones are forgotten, down to half as many
 
 
@@ -31,6 +39,8 @@ class Digest:
 
     Of lists the entries count. ``dtype`` is that of the column itself. ``exact`` says that numbers must keep all their digits;
     ``bits`` is how many they have here. ``all_differ`` and ``whole`` are what was so before digits were dropped.
+
+    One that is ``shelved`` has what was counted on the disk, and must be `loaded` to be looked at.
     """
 
     name: str
@@ -44,6 +54,34 @@ class Digest:
     bits: int
     all_differ: bool
     whole: bool
+    shelf: tuple[Stored, ...] = ()
+    n_shelved: int = 0
+
+    def shelved(self, scratch: Scratch) -> Digest:
+        """The same, if it is large with what was counted on the disk."""
+        if self.n_bytes < WORTH_SHELVING:
+            return self
+        n, counted = len(self.values), self.counted
+        parts = (pickle.dumps(counted[first : first + TOGETHER], 5) for first in range(0, n, TOGETHER))
+        shelf = tuple(scratch.keep(np.frombuffer(part, np.uint8)) for part in parts)
+        return replace(self.having(counted.clear()), shelf=shelf, n_shelved=n)
+
+    def loaded(self) -> Digest:
+        """The same in memory."""
+        if not self.shelf:
+            return self
+        counted = pl.concat([pickle.loads(part.read().data) for part in self.shelf])
+        return replace(self.having(counted), shelf=(), n_shelved=0)
+
+    @property
+    def n_values(self) -> int:
+        """How many different values there are."""
+        return len(self.values) + self.n_shelved
+
+    @property
+    def n_bytes(self) -> int:
+        """What it takes in memory."""
+        return int(self.values.estimated_size()) + self.n.nbytes + self.first.nbytes
 
     @property
     def counted(self) -> pl.DataFrame:
@@ -89,9 +127,23 @@ class Numbered:
 
 
 class Digests:
-    """A column's parts as they come. ``declared`` is the kind the user gave it, if any."""
+    """A column's parts as they come. ``declared`` is the kind the user gave it, if any; ``apart`` is that of `Places`.
 
-    def __init__(self, name: str, declared: str | None) -> None:
+    Of a column that is ``unused`` some values are enough, which tell what it holds. Given an allowance, few numbers are counted at
+    once, and what was counted is on the disk.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        declared: str | None,
+        allowed: Allowance | None = None,
+        *,
+        apart: bool = False,
+        unused: bool = False,
+    ) -> None:
+        self.apart, self.unused, self.allowed = apart, unused, allowed
+        self.most = MOST_NUMBERS if allowed is None else min(MOST_NUMBERS, allowed.n_numbers)
         kind, separator = (None, None) if declared is None else parse_kind(name, declared)
         self.exact, self.separator = kind in ("categorical", "multivalue"), separator
         self.closed: list[Digest] = []
@@ -101,16 +153,39 @@ class Digests:
 
     def add(self, series: pl.Series, hashes: NDArray[np.uint64] | None = None) -> None:
         """The next rows; ``hashes`` are those of what `entries` finds in them, if they are known."""
+        if self.unused and self.n_values > ENOUGH:
+            self.n_rows += len(series)
+            return
         if self.open is not None and self.open.dtype != series.dtype:
             self.close()
         if self.open is None:
-            self.open = Tally(series.name, series.dtype, exact=self.exact, separator=self.separator)
+            self.open = Tally(series.name, series.dtype, exact=self.exact, separator=self.separator, apart=self.apart)
         self.open.add(series, self.n_rows, hashes)
         self.n_rows += len(series)
-        if self.open.places.n > MOST_NUMBERS and self.open.shortens:
+        if self.open.places.n > self.most and self.open.shortens:
             self.close()
-        if sum(len(part.values) for part in self.closed[1:]) > MOST_NUMBERS:
-            self.closed = [merged(self.closed)]
+        if sum(part.n_values for part in self.closed[1:]) > self.most:
+            with self.turn():
+                self.closed = [self.put_aside(merged([part.loaded() for part in self.closed]))]
+
+    def turn(self) -> AbstractContextManager[Any]:
+        """Where memory is short, only some columns at a time do what takes more of it than they do otherwise."""
+        return nullcontext() if self.allowed is None else self.allowed.turns
+
+    def put_aside(self, digest: Digest) -> Digest:
+        """Keep a digest where it takes no memory, if there is such a place."""
+        return digest if self.allowed is None else digest.shelved(self.allowed.scratch)
+
+    @property
+    def n_values(self) -> int:
+        """How many different values were counted apart."""
+        return sum(part.n_values for part in self.closed) + (0 if self.open is None else self.open.places.n)
+
+    @property
+    def n_bytes(self) -> int:
+        """What it takes in memory."""
+        closed = sum(part.n_bytes for part in self.closed)
+        return closed + (0 if self.open is None else self.open.n_bytes)
 
     @property
     def begun(self) -> bool:
@@ -120,8 +195,9 @@ class Digests:
     def close(self) -> None:
         """Count no further here, where digits are dropped or the type changes: later rows are counted apart, and merged."""
         if self.open is not None:
-            self.closed.append(self.open.digest())
-            self.open = None
+            with self.turn():
+                digest, self.open = self.open.digest(), None
+                self.closed.append(self.put_aside(digest))
 
     def seal(self) -> None:
         """No rows follow: let go of the table by which values were found."""
@@ -133,19 +209,26 @@ class Digests:
     def whole(self) -> Digest:
         """That of all rows."""
         self.seal()
-        return self.closed[0] if len(self.closed) == 1 else merged(self.closed)
+        if len(self.closed) > 1:
+            with self.turn():
+                self.closed = [self.put_aside(merged([part.loaded() for part in self.closed]))]
+        return self.closed[0]
 
 
 class Tally:
     """Values of one type as they are counted."""
 
-    def __init__(self, name: str, dtype: Any, *, exact: bool, separator: str | None) -> None:
+    def __init__(self, name: str, dtype: Any, *, exact: bool, separator: str | None, apart: bool = False) -> None:
         self.name, self.dtype, self.exact, self.separator = name, dtype, exact, separator
-        self.places = Places()
+        self.places = Places(apart=apart)
         self.first: list[NDArray[np.int64]] = []
         self.index: Numbers | None = None  # the rows' numbers, of a first part only
         self.n_rows = self.n_null = 0
         self.differed: bool | None = None  # whether all values did when rare ones were forgotten
+
+    @property
+    def n_bytes(self) -> int:
+        return self.places.n_bytes + sum(part.nbytes for part in self.first) + (0 if self.index is None else self.index.nbytes)
 
     @property
     def shortens(self) -> bool:
@@ -242,7 +325,20 @@ def moved(part: Digest, by: int) -> Digest:
 
 def summed(counted: pl.DataFrame) -> pl.DataFrame:
     """Each value once, in the order of their first rows."""
-    return counted.group_by("value").agg(pl.col("n").sum(), pl.col("first").min()).sort("first")
+    value = counted["value"]
+    plain = value.dtype.is_integer() or value.dtype.is_temporal()
+    if value.dtype.is_float():
+        plain = not (value.is_nan().any() or (1 / value.filter(value == 0)).lt(0).any())  # zero and NaN can be written in two ways
+    if not plain or not counted.height:
+        return counted.group_by("value").agg(pl.col("n").sum(), pl.col("first").min()).sort("first")
+    # The same in a fraction of the memory: equal values side by side.
+    place = value.arg_sort()
+    value = value.gather(place)
+    begins = np.flatnonzero(np.concatenate([[True], value[1:].ne_missing(value[:-1]).to_numpy()]))
+    n = np.add.reduceat(counted["n"].gather(place).to_numpy(), begins)
+    first = np.minimum.reduceat(counted["first"].gather(place).to_numpy(), begins)
+    order = np.argsort(first)
+    return pl.DataFrame({"value": value.gather(begins[order]), "n": n[order], "first": first[order]})
 
 
 def can_shorten(dtype: Any) -> bool:
@@ -255,11 +351,23 @@ def shortened(digest: Digest) -> Digest:
     dtype, bits = digest.values.dtype, digest.bits
     if digest.exact or not can_shorten(dtype) or len(digest.values) <= MOST_NUMBERS:
         return digest
-    counted = digest.counted
-    while counted.height > MOST_NUMBERS and (dtype.is_numeric() or bits == BITS):
-        bits -= 4
-        counted = summed(cut(counted, bits))
-    return replace(digest.having(counted), bits=bits)
+    if dtype.is_numeric():
+        numbers = np.sort(digest.values.cast(pl.Float64).fill_null(np.nan).to_numpy()).view(np.uint64)  # equal ones side by side
+        n_values = len(numbers)
+        while n_values > MOST_NUMBERS:
+            bits -= DROPPED
+            short = numbers & kept_digits(bits)
+            n_values = 1 + int(np.count_nonzero(short[1:] != short[:-1]))
+    elif bits == BITS:
+        bits -= DROPPED
+    else:
+        return digest
+    return replace(digest.having(summed(cut(digest.counted, bits))), bits=bits)
+
+
+def kept_digits(bits: int) -> np.uint64:
+    """A mask of the digits that are left."""
+    return np.uint64(0xFFFFFFFFFFFFFFFF ^ ((1 << (BITS - bits)) - 1))
 
 
 def cut(counted: pl.DataFrame, bits: int) -> pl.DataFrame:
@@ -269,8 +377,7 @@ def cut(counted: pl.DataFrame, bits: int) -> pl.DataFrame:
     values = counted["value"]
     if isinstance(values.dtype, pl.Datetime):
         return counted.with_columns(values.dt.truncate("1m").alias("value"))
-    kept = np.uint64(0xFFFFFFFFFFFFFFFF ^ ((1 << (BITS - bits)) - 1))
-    numbers = values.cast(pl.Float64).fill_null(np.nan).to_numpy().view(np.uint64) & kept
+    numbers = values.cast(pl.Float64).fill_null(np.nan).to_numpy().view(np.uint64) & kept_digits(bits)
     return counted.with_columns(pl.Series("value", numbers.view(np.float64) + 0.0, nan_to_null=True))
 
 

@@ -18,6 +18,7 @@ from autocross.table import dialect as dialects
 from autocross.table import parquet
 from autocross.table.atomic import replace_file
 from autocross.table.dialect import ANY, Dialect
+from autocross.table.lines import LINE_END, blocks, can_cut
 from autocross.table.remote import Remote
 from autocross.table.values import MISSING_TEXTS
 
@@ -25,8 +26,9 @@ CSV_ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
 OS_ERROR = re.compile(r"\(os error (\d+)\)")  # as polars writes it
 Place = Path | Remote  # where rows are
-BATCH = 500_000  # rows
 CELL = 24  # bytes that a cell takes in memory, texts and numbers mixed
+BLOCK = 8 << 20  # bytes of a CSV file of which rows are counted at once
+INFERRED_FROM = 10_000  # lines of a CSV file, which decide what is a number
 SHOWN = 100  # characters at either end of a reader's complaint
 CSV_PLAIN, CSV_PACKED = 3, 15  # how much larger a file is in memory
 
@@ -86,7 +88,7 @@ def has_ending(path: Place) -> bool:
     return path.name.lower().endswith((*PARQUET_ENDINGS, *CSV_ENDINGS))
 
 
-# Part by part.
+# In parts.
 
 
 def bytes_in_memory(path: Place) -> int:
@@ -124,7 +126,11 @@ def whole_files(path: Place, dialect: Dialect = ANY) -> list[Piece]:
 
 def n_rows(file: Place, dialect: Dialect = ANY) -> int:
     with understood(file, dialect):
-        return int(head_of(file, dialect).select(pl.len()).collect().item())
+        if is_parquet(file) or not can_cut(local(file)):
+            parts = iter([head_of(file, dialect)])
+        else:
+            parts = csv_blocks(local(file), dialect, BLOCK)
+        return sum(int(part.select(pl.len()).collect().item()) for part in parts)
 
 
 def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
@@ -167,18 +173,6 @@ def local(file: Place) -> Path:
     if isinstance(file, Remote):
         raise FileError(f"Cannot read {file.url!r}: at a URL only Parquet files can be read. Convert it, or copy it here.")
     return file
-
-
-def batches(path: Place, dialect: Dialect, pieces: Sequence[Piece], height: int = BATCH) -> Iterator[pl.DataFrame]:
-    """The rows of the pieces in frames of limited height, in their order; their files are of the path."""
-    known = files_of(path)[0]
-    with understood(known, dialect):
-        first = head_of(known, dialect).collect_schema()
-    for piece in pieces:
-        with understood(piece.file, dialect):
-            rows = scan(piece.file, dialect, piece.first_row, piece.n_rows)
-            check_same(piece.file, rows.collect_schema(), first)
-            yield from rows.select(list(first)).collect_batches(chunk_size=height, maintain_order=True)
 
 
 def files_of(path: Place) -> Sequence[Place]:
@@ -277,8 +271,29 @@ def read_csv(path: Path, dialect: Dialect) -> pl.DataFrame:
         return scan_csv(path, replace(dialect, as_text=[*dialect.as_text, *too_long]), None).collect()
 
 
-def scan_csv(path: Path, given: Dialect, inferred_from: int | None = 10_000) -> pl.LazyFrame:
-    """A CSV file to be read. Dates stay text: one rule for them holds in files, frames and single rows alike."""
+def scan_csv(path: Path, given: Dialect, inferred_from: int | None = INFERRED_FROM) -> pl.LazyFrame:
+    """A CSV file to be read."""
+    settings, commas = csv_settings(path, given, inferred_from)
+    return with_decimal_commas(pl.scan_csv(path, **settings), commas)
+
+
+def csv_blocks(path: Path, given: Dialect, n_bytes: int) -> Iterator[pl.LazyFrame]:
+    """The lines of a CSV file to be read in blocks of about so many bytes, with the types that the head of the file has."""
+    settings, commas = csv_settings(path, given, INFERRED_FROM)
+    schema, separator = pl.scan_csv(path, **settings).collect_schema(), settings["separator"]
+    names = separator.join('"' + name.replace('"', '""') + '"' for name in schema)
+    for number, block in enumerate(blocks(path, n_bytes)):
+        # With the names before it: the first line of a block tells polars how many columns there are, and it may be empty.
+        text = names.encode() + LINE_END + block if number else block
+        rows = pl.scan_csv(text, schema=schema, separator=separator, null_values=settings["null_values"])
+        yield with_decimal_commas(rows, commas)
+
+
+def csv_settings(path: Path, given: Dialect, inferred_from: int | None) -> tuple[dict[str, Any], list[str]]:
+    """How polars must be asked to read a CSV file, and the columns of numbers with decimal commas, which it leaves as text.
+
+    Dates stay text: one rule for them holds in files, frames and single rows alike.
+    """
     dialect = dialects.found_out(path, given)
     assert dialect.separator is not None
     names = dialects.header(path, dialect.separator)
@@ -287,15 +302,19 @@ def scan_csv(path: Path, given: Dialect, inferred_from: int | None = 10_000) -> 
     if dialect.decimal == ",":
         whole, commas = dialects.numbers_with_commas(path, dialect, inferred_from)
         kinds |= dict.fromkeys(whole, pl.Int64)
-    rows = pl.scan_csv(
-        path,
-        separator=dialect.separator,
-        null_values=sorted(MISSING_TEXTS),
-        schema_overrides=kinds,
-        infer_schema=dialect.decimal == ".",
-        infer_schema_length=inferred_from,
-        glob=False,
-    )
+    settings = {
+        "separator": dialect.separator,
+        "null_values": sorted(MISSING_TEXTS),
+        "schema_overrides": kinds,
+        "infer_schema": dialect.decimal == ".",
+        "infer_schema_length": inferred_from,
+        "glob": False,
+    }
+    return settings, commas
+
+
+def with_decimal_commas(rows: pl.LazyFrame, commas: Sequence[str]) -> pl.LazyFrame:
+    """Rows with the numbers of these columns as numbers."""
     return rows.with_columns([dialects.number_with_comma(name) for name in commas]) if commas else rows
 
 

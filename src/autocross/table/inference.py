@@ -40,7 +40,7 @@ def infer_all(columns: Sequence[Digest], types: Mapping[str, str], left_out: Map
             if name not in present:
                 raise OptionError(f"Option {word} names column {name!r}, which the table does not have. {known(present)}")
     found = []
-    for column in columns:
+    for column in map(Digest.loaded, columns):
         if column.name in left_out:
             found.append(ColumnSchema(column.name, "ignore", stored_as(column), left_out[column.name]))
         elif column.name in types:

@@ -18,6 +18,7 @@ from autocross.table.values import MISSING_TEXTS
 Numbers = NDArray[np.int32]
 FEWEST_SLOTS = 1 << 10
 FEW = 10_000  # texts that are looked at one by one
+MANY_SLOTS = 1 << 20  # from which on a table grows twofold and not fourfold: what it takes counts
 
 
 def hashed(values: pl.Series) -> NDArray[np.uint64]:
@@ -26,13 +27,16 @@ def hashed(values: pl.Series) -> NDArray[np.uint64]:
 
 
 class Places:
-    """A table from values to their numbers."""
+    """A table from values to their numbers.
 
-    def __init__(self, n_expected: int = 0) -> None:
-        self.n = 0
+    ``apart`` says that rows come in several parts, which nobody else keeps. New texts are copied then: as long as one is there that
+    was not, the texts of its whole part are.
+    """
+
+    def __init__(self, n_expected: int = 0, *, apart: bool = False) -> None:
+        self.n, self.apart = 0, apart
         self.parts: list[pl.Series] = []
-        self.hashes: list[NDArray[np.uint64]] = []  # of the parts
-        self.make(max(FEWEST_SLOTS, 1 << (4 * n_expected).bit_length()))
+        self.make(max(FEWEST_SLOTS, 1 << (2 * n_expected).bit_length()))
 
     @classmethod
     def of(cls, values: pl.Series | Sequence[str | None]) -> Places:
@@ -45,10 +49,11 @@ class Places:
         self.keys, self.number = np.zeros(n_slots, np.uint64), np.full(n_slots, -1, np.int32)
         self.counts = np.zeros(n_slots // 2 + 1, np.int64)
 
-    def grow(self, hashes: NDArray[np.uint64]) -> None:
-        """Put the hashes there are into a table four times as large, by number, so that each has its number again."""
-        n, counts = len(hashes), self.counts
-        self.make(4 * len(self.keys))
+    def grow(self, n: int) -> None:
+        """Put the hashes there are into a larger table, by number, so that each has its number again."""
+        taken, hashes, counts = self.number >= 0, np.empty(n, np.uint64), self.counts
+        hashes[self.number[taken]] = self.keys[taken]
+        self.make((4 if len(self.keys) < MANY_SLOTS else 2) * len(self.keys))
         lookup.enter(hashes, 0, self.keys, self.number, 0, 0, self.counts, np.empty(n, np.int64), np.empty(n, np.int32))
         self.counts[: len(counts)] = counts
 
@@ -62,14 +67,14 @@ class Places:
             new = first[: n - self.n]
             if row == len(values):
                 break
-            self.grow(np.concatenate([*self.hashes, hashes[new]]))
+            self.grow(n)
         self.n = n
         if len(new):
-            self.hashes.append(hashes[new])
             is_new = np.zeros(len(values), bool)
             is_new[new] = True
             # A filter, of rows in several chunks faster than to gather; where no two values are equal, not even that.
-            self.parts.append(values if len(new) == len(values) else values.filter(pl.Series(is_new)))
+            own = values if len(new) == len(values) else values.filter(pl.Series(is_new))
+            self.parts.append(own + "" if self.apart and own.dtype == pl.String else own)
         return index, new
 
     def find(self, values: pl.Series, table: NDArray[Any]) -> NDArray[Any]:
@@ -77,6 +82,12 @@ class Places:
         found = np.empty(len(values), table.dtype)
         lookup.find(hashed(values), self.keys, self.number, table, found)
         return found
+
+    @property
+    def n_bytes(self) -> int:
+        """What all of it takes in memory."""
+        table = self.keys.nbytes + self.number.nbytes + self.counts.nbytes
+        return table + sum(int(part.estimated_size()) for part in self.parts)
 
     @property
     def n_rows(self) -> NDArray[np.int64]:

@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from autocross.table.batches import MOST_ROWS, batches, rows_of
 from autocross.table.dialect import Dialect
-from autocross.table.files import BATCH, Piece, Place, batches, column_names, spread
+from autocross.table.files import Piece, Place, column_names, spread
 
 
 @dataclass(frozen=True)
@@ -50,20 +51,26 @@ class Source(Protocol):
     def share(self) -> float:
         """Of the table's rows, those that there is time to learn from."""
 
-    def parts(self) -> Iterator[Part]: ...
+    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+        """All rows, as far as these columns go."""
+
     def shares(self, n: int) -> Sequence[Source]:
         """The same rows in that many sources or fewer, one after the other."""
 
 
 @dataclass(frozen=True)
 class InMemory:
-    """One part is all."""
+    """A table that is in memory. One part is all, unless parts may only have so many bytes: then it is treated as files are."""
 
     part: Part
     target: str
     first_row: int = 0
     share: float = 1.0
-    in_memory = True
+    most_bytes: int | None = None
+
+    @property
+    def in_memory(self) -> bool:
+        return self.most_bytes is None
 
     @property
     def names(self) -> list[str]:
@@ -73,8 +80,14 @@ class InMemory:
     def n_rows(self) -> int:
         return self.part.features.height
 
-    def parts(self) -> Iterator[Part]:
-        yield self.part
+    def parts(self, names: Sequence[str]) -> Iterator[Part]:
+        if self.most_bytes is None:
+            yield self.part
+            return
+        rows = replace(self.part, features=self.part.features.select(names))
+        n = rows_of(self.most_bytes, rows.features.estimated_size() / self.n_rows)
+        for first in range(0, self.n_rows, n):
+            yield rows.between(first, first + n)
 
     def shares(self, n: int) -> Sequence[InMemory]:
         cuts = np.linspace(0, self.n_rows, min(n, self.n_rows) + 1).astype(int).tolist()
@@ -83,7 +96,8 @@ class InMemory:
 
 @dataclass(frozen=True)
 class InFiles:
-    """Files too large for memory. ``split`` takes target and weights out of a frame whose first row has the number given."""
+    """Files too large for memory, of which ``most_bytes`` are read at once. ``split`` takes target and weights out of a frame whose
+    first row has the number given; they are the columns ``besides``."""
 
     path: Place
     dialect: Dialect
@@ -91,9 +105,10 @@ class InFiles:
     besides: frozenset[str]
     split: Callable[[pl.DataFrame, int], Part]
     pieces: Sequence[Piece]
+    most_bytes: int
     first_row: int = 0
     share: float = 1.0
-    height: int = BATCH  # of a part, at most
+    height: int = MOST_ROWS  # of a part, at most
     in_memory = False
 
     @property
@@ -104,9 +119,9 @@ class InFiles:
     def n_rows(self) -> int:
         return sum(piece.n_rows for piece in self.pieces)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self, names: Sequence[str]) -> Iterator[Part]:
         first_row = self.first_row
-        for frame in batches(self.path, self.dialect, self.pieces, self.height):
+        for frame in batches(self.path, self.dialect, self.pieces, [*names, *self.besides], self.most_bytes, self.height):
             yield self.split(frame, first_row)
             first_row += frame.height
 

@@ -1,0 +1,63 @@
+"""How much memory the rest of a fit takes, from what its first pass has found.
+
+The numbers are bytes, and measured: `benchmarks/memory.py` compares what comes of them with what fits take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from autocross.crossing import MOST_ENTRIES
+from autocross.encoding.encoder import Encoder
+from autocross.encoding.vocabulary import Vocabulary
+from autocross.features import narrowest
+
+ALWAYS = 64 << 20  # a batch of rows, threads, buffers of the libraries
+OF_ROW = 30  # label, weight, fold, number, place in the shuffle, group or period
+WORK = 30  # a row, to lay out a candidate or to count the values of a cross
+WORK_OF_ENTRY = 4  # the same for each entry of a cross of multi-value columns
+WORK_OF_JUDGE = 40  # a row that judges: its loss now and before, and on the way to it
+OF_ODDS = 16  # a row and model: the odds, and those remembered
+OF_CROSS = 4  # a row, of a cross that is kept in memory
+CROSSES = 10  # that are kept there, of an ordinary fit
+OF_TEXT = 150  # a value of a vocabulary: the text, and the table by which it is found in rows
+OF_WEIGHT = 40  # a code and model: weights of the sets that a round compares
+OF_SUMS = 16  # a code, model and block, of the field that takes a step
+HOLDOUT = 0.2  # of the rows, which judge where there is one model
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a fit has to do. ``entries`` are the values that multi-value columns hold in all rows."""
+
+    n_rows: int
+    n_models: int
+    n_blocks: int
+    on_disk: bool
+    entries: Mapping[str, int]
+
+    def in_all(self, encoder: Encoder) -> int:
+        """Bytes that all of it takes."""
+        return int(ALWAYS + self.n_rows * self.bytes_a_row(encoder) + self.bytes_of_values(encoder))
+
+    def bytes_a_row(self, encoder: Encoder) -> float:
+        judging = HOLDOUT if self.n_models == 1 else 1.0
+        always = OF_ROW + WORK + OF_ODDS * self.n_models + WORK_OF_JUDGE * judging
+        columns = [column for column in encoder.columns if column.column.name in self.entries]
+        entries = [self.entries[column.column.name] / self.n_rows for column in columns]
+        widths = [np.dtype(narrowest(column.fields[0].n_codes)).itemsize for column in columns]
+        lists = [8 + width * n for width, n in zip(widths, entries, strict=True)]
+        of_cross = WORK_OF_ENTRY * min(float(np.prod(sorted(entries)[-2:])), MOST_ENTRIES) if entries else 0.0
+        if self.on_disk:
+            return always + max(of_cross, 2 * max(lists, default=0.0))  # one after the other is shuffled
+        return always + of_cross + sum(lists) + encoder.bytes_a_row + CROSSES * OF_CROSS
+
+    def bytes_of_values(self, encoder: Encoder) -> float:
+        """What the values of all columns take, whatever the rows."""
+        texts = sum(len(column.values) for column in encoder.columns if isinstance(column, Vocabulary))
+        codes = [field.n_codes for field in encoder.fields]
+        of_step = max(codes, default=0) * OF_SUMS * (2 + self.n_blocks)
+        return OF_TEXT * texts + (OF_WEIGHT * sum(codes) + of_step) * self.n_models

@@ -1,0 +1,89 @@
+"""The rows of files in batches of limited size, whatever a file's own parts are.
+
+What polars reads ahead by itself may be hundreds of megabytes, so it is asked for one batch after the other: of a Parquet file for
+some rows of some columns, of a CSV file for the lines of a block of bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from autocross.table.dialect import Dialect
+from autocross.table.files import (
+    CELL,
+    Piece,
+    Place,
+    check_same,
+    csv_blocks,
+    files_of,
+    head_of,
+    is_parquet,
+    local,
+    scan,
+    understood,
+)
+from autocross.table.lines import can_cut
+
+MOST_ROWS, MOST_BYTES = 500_000, 64 << 20  # of a batch
+FIRST_ROWS = 10_000  # of the first one, which tells how wide a row is
+FEWEST_ROWS = 1_000
+CSV_WIDER = 2  # times as much memory as bytes of the file, roughly
+
+
+def batches(
+    path: Place,
+    dialect: Dialect,
+    pieces: Sequence[Piece],
+    columns: Sequence[str] | None = None,
+    most_bytes: int = MOST_BYTES,
+    most_rows: int = MOST_ROWS,
+) -> Iterator[pl.DataFrame]:
+    """The rows of the pieces in their order, as far as these columns go, about so many bytes and at most so many rows at a time.
+    The files of the pieces are of the path."""
+    known = files_of(path)[0]
+    with understood(known, dialect):
+        first = head_of(known, dialect).collect_schema()
+    names = list(first) if columns is None else columns
+    for piece in pieces:
+        with understood(piece.file, dialect):
+            check_same(piece.file, head_of(piece.file, dialect).collect_schema(), first)
+            if is_parquet(piece.file):
+                rows = scan(piece.file, dialect, piece.first_row, piece.n_rows).select(names)
+                yield from parquet_batches(rows, piece.n_rows, most_bytes, most_rows)
+            elif can_cut(local(piece.file)):
+                yield from csv_batches(piece, dialect, names, most_bytes, most_rows)
+            else:
+                rows = scan(piece.file, dialect, piece.first_row, piece.n_rows).select(names)
+                n = rows_of(most_bytes, CELL * len(names), most_rows)
+                yield from rows.collect_batches(chunk_size=n, maintain_order=True)
+
+
+def rows_of(most_bytes: int, bytes_a_row: float, most_rows: int = MOST_ROWS) -> int:
+    """How many rows are a batch."""
+    return int(min(max(most_bytes / max(bytes_a_row, 1), FEWEST_ROWS), most_rows))
+
+
+def parquet_batches(rows: pl.LazyFrame, n_rows: int, most_bytes: int, most_rows: int) -> Iterator[pl.DataFrame]:
+    """Rows by their numbers. How many at once follows from how wide they were so far: texts may be of any length."""
+    row, n = 0, min(FIRST_ROWS, rows_of(most_bytes, CELL * len(rows.collect_schema()), most_rows))
+    while row < n_rows:
+        batch = rows.slice(row, min(n, n_rows - row)).collect()
+        if not batch.height:  # the file has fewer rows than it had
+            return
+        row += batch.height
+        n = rows_of(most_bytes, batch.estimated_size() / batch.height, most_rows)
+        yield batch
+
+
+def csv_batches(piece: Piece, dialect: Dialect, names: Sequence[str], most_bytes: int, most_rows: int) -> Iterator[pl.DataFrame]:
+    """Rows block by block."""
+    row, first, last = 0, piece.first_row, piece.first_row + piece.n_rows
+    for block in csv_blocks(local(piece.file), dialect, max(1, most_bytes // CSV_WIDER)):
+        if row >= last:
+            return
+        batch = block.select(names).collect()
+        batch, row = batch[max(0, first - row) : last - row], row + batch.height
+        for begin in range(0, batch.height, most_rows):
+            yield batch[begin : begin + most_rows]

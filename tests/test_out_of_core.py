@@ -283,7 +283,7 @@ def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "COUNTS", 0.0015)
     monkeypatch.setattr(memory, "SETTLED", 300_000)
     monkeypatch.setattr(memory, "NUMBERS", 1 << 18)
-    monkeypatch.setattr(digests, "WORTH_SHELVING", 0)
+    monkeypatch.setattr(memory, "SHELF", 0.0)
 
 
 @pytest.mark.usefixtures("in_parts", "short_of_memory")

@@ -19,6 +19,7 @@ BATCH = 1 / 32  # which a batch of rows may take; to read, copy and encode it ta
 COUNTS = 3 / 8  # which the values of the columns may take while they are counted
 SETTLED = 64 << 20  # bytes less, so that numbers can lose digits meanwhile
 SETTLING = 512 << 20  # bytes of the limit for each column of which a digest, or an encoder, is made at the same time
+SHELF = 1 / 4096  # which the values of a column may take once they are counted; those of more are on the disk
 NUMBERS = 1 << 11  # bytes of the limit for each number of a column that is counted before it is put aside
 
 
@@ -39,6 +40,11 @@ class Allowance:
     def for_columns(self) -> int:
         """Bytes in which the values of several are."""
         return self.for_column - SETTLED
+
+    @property
+    def for_digest(self) -> int:
+        """Bytes of a column's values, counted, that stay in memory."""
+        return int(SHELF * self.limit)
 
     @property
     def n_numbers(self) -> int:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from autocross.features import TOGETHER
 from autocross.memory import Allowance
-from autocross.scratch import Scratch, Stored
+from autocross.scratch import Stored
 from autocross.table.places import Numbers, Places, missing
 from autocross.table.schema import parse_kind
 from autocross.table.values import MISSING_TEXTS
@@ -28,7 +28,6 @@ MOST_NUMBERS = 1 << 20  # distinct numbers, beyond which their last bits are dro
 BITS = 52  # of a float's digits
 DROPPED = 4  # of them at a time
 ENOUGH = 1000  # values of a column that is not used
-WORTH_SHELVING = 1 << 20  # bytes
 MOST_TEXTS = 1 << 23  # distinct texts, beyond which the rarer ones are forgotten, down to half as many
 
 
@@ -57,13 +56,13 @@ class Digest:
     shelf: tuple[Stored, ...] = ()
     n_shelved: int = 0
 
-    def shelved(self, scratch: Scratch) -> Digest:
+    def shelved(self, allowed: Allowance) -> Digest:
         """The same, if it is large with what was counted on the disk."""
-        if self.n_bytes < WORTH_SHELVING:
+        if self.n_bytes <= allowed.for_digest:
             return self
         n, counted = len(self.values), self.counted
         parts = (pickle.dumps(counted[first : first + TOGETHER], 5) for first in range(0, n, TOGETHER))
-        shelf = tuple(scratch.keep(np.frombuffer(part, np.uint8)) for part in parts)
+        shelf = tuple(allowed.scratch.keep(np.frombuffer(part, np.uint8)) for part in parts)
         return replace(self.having(counted.clear()), shelf=shelf, n_shelved=n)
 
     def loaded(self) -> Digest:
@@ -174,7 +173,7 @@ class Digests:
 
     def put_aside(self, digest: Digest) -> Digest:
         """Keep a digest where it takes no memory, if there is such a place."""
-        return digest if self.allowed is None else digest.shelved(self.allowed.scratch)
+        return digest if self.allowed is None else digest.shelved(self.allowed)
 
     @property
     def n_values(self) -> int:

@@ -30,10 +30,10 @@ import criteo_like
 import numpy as np
 from sections import machine, table, write_section
 
-from autocross.estimator import source_of
 from autocross.events import CandidatesRanked, Event, PhaseStarted, Reporter, WorkersCounted
 from autocross.interrupts import Interrupt
 from autocross.options import Options
+from autocross.table.ingest import source_of
 from autocross.training import Training
 
 TRACE = Path(__file__).parent / "cluster-trace.json"

@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "autocross"
 
 # From the ground up; rooms on one floor do not import each other.
 FLOORS = [
-    {"errors", "options", "features", "events", "interrupts", "scratch", "forks", "memory", "streams"},
+    {"errors", "hashing", "options", "features", "events", "interrupts", "scratch", "forks", "memory", "streams"},
     {"kernels", "engines", "crossing"},
     {"table", "observers"},
     {"encoding"},

@@ -209,7 +209,7 @@ def test_no_kind_can_be_given_to_cells_of_many_parts(
     frame.write_parquet(tmp_path / "rows.parquet")
     message = r"Column 'odd' holds values of type (Struct|List\(List\(String\)\)), which cannot be .*\. Give the parts columns"
     for share in (1.0, 0.0):  # in memory, and part by part
-        monkeypatch.setattr("autocross.estimator.SHARE", share)
+        monkeypatch.setattr("autocross.table.ingest.AT_ONCE", share)
         with pytest.raises(ColumnError, match=message):
             classifier(types={"odd": kind}).fit(tmp_path / "rows.parquet", "bought")
     assert classifier(types={"odd": "ignore"}).fit(frame, "bought").predict(frame).shape == (frame.height,)

@@ -80,7 +80,7 @@ def test_equal_fits_of_other_processes_write_equal_bytes(people: pl.DataFrame, t
 def test_rows_read_part_by_part_write_equal_bytes(
     people: pl.DataFrame, saved_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autocross.estimator.bytes_in_memory", lambda path: 1 << 60)  # every file is too large for memory
+    monkeypatch.setattr("autocross.table.ingest.bytes_in_memory", lambda path: 1 << 60)  # every file is too large for memory
     rows, again = tmp_path / "people.parquet", tmp_path / "again.acx"
     people.write_parquet(rows, row_group_size=70)
     AutoCrossClassifier(quiet=True).fit(str(rows), "bought").save(again)

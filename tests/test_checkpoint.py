@@ -21,12 +21,12 @@ from safetensors import safe_open
 
 from autocross import AutoCrossClassifier, checkpoint
 from autocross.errors import FileError, FileWarning, OptionError
-from autocross.estimator import source_of
 from autocross.events import CandidatesRanked, Event, Reporter
 from autocross.interrupts import Interrupt
 from autocross.options import Options
 from autocross.producer import bundle, store
 from autocross.producer.model import Model
+from autocross.table.ingest import source_of
 from autocross.training import Training
 from conftest import SmallDisk, Steer, as_nobody
 

@@ -13,10 +13,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from autocross import AutoCrossClassifier, estimator, load
+from autocross import AutoCrossClassifier, load
 from autocross.cli import run
 from autocross.errors import AutoCrossError, ColumnError, FileError, LabelError, OptionError, TableError
-from autocross.table import files
+from autocross.table import files, ingest
 from autocross.table.batches import batches
 from autocross.table.dialect import ANY, Dialect, found_out
 
@@ -202,8 +202,8 @@ def test_text_of_wide_characters_without_a_mark(encoding: str, packed: bool, tmp
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimator, "bytes_in_memory", lambda path: 1 << 60)
-    monkeypatch.setattr(estimator, "MOST_ROWS", 70)
+    monkeypatch.setattr(ingest, "bytes_in_memory", lambda path: 1 << 60)
+    monkeypatch.setattr(ingest, "MOST_ROWS", 70)
 
 
 def test_every_dialect_gives_the_same_model(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_every_dialect_gives_the_same_model(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("in_parts")
 def test_part_by_part_too(tmp_path: Path) -> None:
     path = written(people(), tmp_path / "rows.csv", "|")
-    assert not estimator.source_of(path, "bought", None, AutoCrossClassifier()._options()).in_memory
+    assert not ingest.source_of(path, "bought", None, AutoCrossClassifier()._options()).in_memory
     expected = fitted(people()).decision_function(people())
     for options in ({}, {"separator": "|", "decimal": ","}):
         np.testing.assert_array_equal(fitted(path, **options).decision_function(people()), expected)

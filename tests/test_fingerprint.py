@@ -161,7 +161,7 @@ def test_the_same_rows_go_on_to_the_same_file(name: str, left: Path, tmp_path: P
 
 
 def test_the_same_rows_may_be_read_part_by_part(left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autocross.estimator.bytes_in_memory", lambda path: 1 << 60)  # every file is too large for memory
+    monkeypatch.setattr("autocross.table.ingest.bytes_in_memory", lambda path: 1 << 60)  # every file is too large for memory
     visits().write_parquet(tmp_path / "rows.parquet", row_group_size=90)
     resumed = fitted(tmp_path / "rows.parquet", resume=str(left), checkpoint=str(tmp_path))
     resumed.save(tmp_path / "resumed.acx")

@@ -9,7 +9,8 @@ import pytest
 from autocross import AutoCrossClassifier
 from autocross.blocks import INTERCEPT, make_blocks
 from autocross.features import FieldCodes
-from autocross.folds import ALL, KFOLD_ROWS, FoldRule, by_group, by_row, by_time, choose, mix, use_holdout
+from autocross.folds import ALL, KFOLD_ROWS, FoldRule, by_group, by_row, by_time, choose, use_holdout
+from autocross.hashing import mix
 from autocross.table.columns import NO_TIME, TimeColumn
 
 DAY = 86_400_000_000

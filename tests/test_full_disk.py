@@ -22,13 +22,14 @@ ALONE = ["unshare", "--mount", "--map-root-user"]
 
 FIT = """
 import json, os, subprocess, sys, traceback
-from autocross import AutoCrossClassifier, estimator
+from autocross import AutoCrossClassifier
+from autocross.table import ingest
 from autocross.errors import FileError
 
 folder, rows, engine, *sizes = sys.argv[1:]
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], check=True)
 os.environ["TMPDIR"] = folder
-estimator.bytes_in_memory = lambda path: 1 << 60  # everything that comes as a path is read part by part
+ingest.bytes_in_memory = lambda path: 1 << 60  # everything that comes as a path is read part by part
 for size in sizes:
     subprocess.run(["mount", "-o", f"remount,size={size}", folder], check=True)
     seen = {"size": int(size), "error": None, "steps": []}

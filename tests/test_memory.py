@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from autocross import AutoCrossClassifier, estimator
+from autocross import AutoCrossClassifier
 from autocross.errors import TableError
+from autocross.table import ingest
 
 LIMIT = 0.25  # GiB
 SLACK = 1.2
@@ -103,7 +104,7 @@ def test_a_table_that_must_be_copied_counts(library: str, monkeypatch: pytest.Mo
     data: Any = frame.drop("label").to_pandas() if library == "pandas" else frame.drop("label").to_numpy()
     label = frame["label"].to_numpy()
     AutoCrossClassifier(quiet=True, max_crosses=0).fit(data, label)
-    monkeypatch.setattr(estimator, "memory_limit", lambda gib: 300_000)
+    monkeypatch.setattr(ingest, "memory_limit", lambda gib: 300_000)
     with pytest.raises(
         TableError, match=r"takes some 0 GiB of memory when it is copied.*save it as a Parquet file and give its path"
     ):

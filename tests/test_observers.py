@@ -18,12 +18,13 @@ import pytest
 
 from autocross import events
 from autocross.errors import FileError, FileWarning
-from autocross.estimator import AutoCrossClassifier, observed, source_of
+from autocross.estimator import AutoCrossClassifier, observed
 from autocross.events import Event, FitFinished, FitStarted, Noticed, PhaseStarted, Reporter
 from autocross.interrupts import Interrupt
 from autocross.observers.journal import Journal
 from autocross.observers.progress import PlainLines
 from autocross.options import Options
+from autocross.table.ingest import source_of
 from autocross.training import Training
 from conftest import SmallDisk, as_nobody
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from autocross import AutoCrossClassifier, WideDeepClassifier, estimator, memory, reading
 from autocross.errors import AutoCrossError, FileError, LabelError, TableError
-from autocross.table import batches, files, lines
+from autocross.table import batches, files, ingest, lines
 from autocross.table import digest as digests
 from autocross.table.digest import Digests, digest, merged
 
@@ -61,8 +61,8 @@ def fit(data: Any, **options: Any) -> AutoCrossClassifier:
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that comes as a path is read part by part."""
-    monkeypatch.setattr(estimator, "bytes_in_memory", lambda path: 1 << 60)
-    monkeypatch.setattr(estimator, "MOST_ROWS", 700)
+    monkeypatch.setattr(ingest, "bytes_in_memory", lambda path: 1 << 60)
+    monkeypatch.setattr(ingest, "MOST_ROWS", 700)
 
 
 @pytest.mark.usefixtures("in_parts")
@@ -145,15 +145,15 @@ def test_what_fits_is_read_at_once_and_what_does_not_is_not(tmp_path: Path, monk
         (frame, 5 * size, True),
         (frame, size // 9, False),
     ):
-        monkeypatch.setattr(estimator, "memory_limit", lambda gib, limit=limit: limit)
-        assert estimator.source_of(rows, "bought", None, options).in_memory == in_memory
+        monkeypatch.setattr(ingest, "memory_limit", lambda gib, limit=limit: limit)
+        assert ingest.source_of(rows, "bought", None, options).in_memory == in_memory
 
 
 def test_a_frame_that_is_large_for_the_limit_is_read_as_files_are(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = people()
     whole = fit(frame)
-    monkeypatch.setattr(estimator, "AT_ONCE", 0.0)
-    monkeypatch.setattr(estimator, "BATCH", 1e-6)
+    monkeypatch.setattr(ingest, "AT_ONCE", 0.0)
+    monkeypatch.setattr(ingest, "BATCH", 1e-6)
     monkeypatch.setattr(batches, "FEWEST_ROWS", 700)
     ours = fit(frame)
     np.testing.assert_array_equal(ours.decision_function(frame), whole.decision_function(frame))

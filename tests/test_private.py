@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from autocross import AutoCross, AutoCrossClassifier, estimator, load
+from autocross import AutoCross, AutoCrossClassifier, load
 from autocross.checkpoint import FILE
 from autocross.cli import run
 from autocross.encoding.rules import EncodingRules
@@ -19,6 +19,7 @@ from autocross.encoding.vocabulary import PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError, ColumnError, OptionError, TableWarning
 from autocross.options import Options
 from autocross.producer import bundle
+from autocross.table import ingest
 from autocross.table.coerce import lists, texts
 from autocross.table.schema import ColumnSchema
 from forgery import forge, parts
@@ -156,8 +157,8 @@ def test_every_way_to_fit_gives_the_same_private_model(
 ) -> None:
     data: Any = patients()
     if way == "parts":
-        monkeypatch.setattr(estimator, "bytes_in_memory", lambda path: 1 << 60)
-        monkeypatch.setattr(estimator, "MOST_ROWS", 150)
+        monkeypatch.setattr(ingest, "bytes_in_memory", lambda path: 1 << 60)
+        monkeypatch.setattr(ingest, "MOST_ROWS", 150)
         data.write_parquet(tmp_path / "rows.parquet")
         data = tmp_path / "rows.parquet"
     engine: dict[str, Any] = {"engine": "threads", "n_jobs": 3} if way == "threads" else {"engine": "serial"}

@@ -11,10 +11,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from autocross import AutoCrossClassifier, estimator, events, load, reading, training
+from autocross import AutoCrossClassifier, events, load, reading, training
 from autocross.errors import TableWarning
 from autocross.models.metrics import auc
-from autocross.search.stopping import GRACE
+from autocross.options import GRACE
+from autocross.table import ingest
 
 
 class Clock:
@@ -102,14 +103,14 @@ def test_a_model_of_few_columns_is_that_of_a_table_of_those_columns(clock: Clock
 
 def test_rows_are_thinned_out_where_there_is_no_time_for_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By a rule, so that files, frames and every engine learn from the same rows."""
-    monkeypatch.setattr(estimator, "CELLS_A_SECOND", 40)
-    monkeypatch.setattr(estimator, "FEWEST_ROWS", 500)
+    monkeypatch.setattr(ingest, "CELLS_A_SECOND", 40)
+    monkeypatch.setattr(ingest, "FEWEST_ROWS", 500)
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({"a": rng.integers(0, 9, 3000).astype(str), "x": rng.normal(size=3000), "label": rng.integers(0, 2, 3000)})
     frame.write_parquet(tmp_path / "rows.parquet")
     models = []
     for data, bytes_a_second in ((frame, 1), (tmp_path / "rows.parquet", 1), (tmp_path / "rows.parquet", 10**12)):
-        monkeypatch.setattr(estimator, "BYTES_A_SECOND", bytes_a_second)
+        monkeypatch.setattr(ingest, "BYTES_A_SECOND", bytes_a_second)
         with pytest.warns(
             TableWarning, match=r"The time limit of 99 s leaves no time for all rows: the model learns from 1,3\d\d,"
         ):
@@ -121,8 +122,8 @@ def test_rows_are_thinned_out_where_there_is_no_time_for_all(monkeypatch: pytest
 
 
 def test_a_file_that_takes_too_long_is_left_before_its_end(clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(estimator, "BYTES_A_SECOND", 1)
-    monkeypatch.setattr(estimator, "MOST_ROWS", 250)
+    monkeypatch.setattr(ingest, "BYTES_A_SECOND", 1)
+    monkeypatch.setattr(ingest, "MOST_ROWS", 250)
     rng = np.random.default_rng(0)
     frame = pl.DataFrame({"a": rng.integers(0, 9, 2000).astype(str), "x": rng.normal(size=2000), "label": [0] * 700 + [0, 1] * 650})
     frame.write_csv(tmp_path / "rows.csv")

@@ -13,7 +13,8 @@ from autocross.blocks import make_blocks
 from autocross.engines import SerialEngine
 from autocross.events import CandidatesRanked, CrossTried, Event, Reporter
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, Penalty, in_order
-from autocross.folds import Folds, by_row, mix
+from autocross.folds import Folds, by_row
+from autocross.hashing import mix
 from autocross.models import tuning
 from autocross.models.logistic import Regression
 from autocross.models.metrics import measure

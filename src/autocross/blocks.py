@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from autocross.engines import changes
 from autocross.features import FieldCodes, joined
-from autocross.folds import FoldRule, mix
+from autocross.folds import FoldRule
+from autocross.hashing import mix
 from autocross.scratch import Scratch, Stored
 
 Cross = tuple[int, ...]  # sorted fields; one field is order 1, none is the intercept

@@ -95,12 +95,9 @@ def options_of(given: Any) -> Options:
 
 def rows_of(model: Any, data: str, given: Any) -> Any:
     """The rows of a file as a frame, its text columns as the model had them."""
-    from autocross.estimator import text_columns
-    from autocross.table.dialect import Dialect
-    from autocross.table.frames import to_polars
+    from autocross.table.ingest import unlabelled
 
-    options = options_of(given)
-    return to_polars(data, Dialect(text_columns(model), options.separator, options.decimal))
+    return unlabelled(data, model.producer.encoder.schema, options_of(given))
 
 
 @app.command
@@ -189,19 +186,16 @@ def evaluate(
     options: FileFlags = FILE_DEFAULTS,
 ) -> None:
     """AUC, log-loss and accuracy of a model on labelled rows."""
-    import numpy as np
-
-    from autocross.estimator import label_values, take_target, weight_values
     from autocross.models.metrics import accuracy, auc, log_loss
     from autocross.serving.scorer import load
-    from autocross.table.dialect import ANY
+    from autocross.table.ingest import labelled
     from autocross.table.labels import match_labels
 
     scorer = load(model)
     about = scorer.model.about
-    frame, name = take_target(rows_of(scorer.model, data, options), target or about.target, weight, ANY)
-    label = match_labels(label_values(frame, name), name, about.classes)
-    counts = weight_values(frame, weight, len(label)).astype(np.float64)
+    name = target or about.target
+    frame, label, counts = labelled(data, name, weight, scorer.model.producer.encoder.schema, options_of(options))
+    label = match_labels(label, name, about.classes)
     log_odds = scorer.log_odds(frame)
     found: dict[str, float | int | None] = {
         "auc": auc(label, log_odds, counts),

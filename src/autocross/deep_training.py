@@ -14,7 +14,8 @@ from autocross.encoding import rules as encoding_rules
 from autocross.engines import Engine
 from autocross.errors import AutoCrossError, OptionError
 from autocross.events import PhaseStarted, Reporter, StepDone
-from autocross.folds import FoldRule, mix
+from autocross.folds import FoldRule
+from autocross.hashing import mix
 from autocross.interrupts import Interrupt
 from autocross.models import tuning, wide_deep
 from autocross.models.logistic import Regression

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -24,35 +23,22 @@ from autocross import checkpoint
 from autocross.errors import AutoCrossError, LabelError, OptionError, TableError
 from autocross.events import FitStarted, Reporter
 from autocross.features import FieldCodes
-from autocross.folds import mix
 from autocross.interrupts import Interrupt, interruptible
-from autocross.memory import AT_ONCE, BATCH, COPY, gib, memory_limit
 from autocross.observers.journal import Journal
 from autocross.observers.progress import DISPLAY, display
 from autocross.options import OptionList, Options, documented, values_of
 from autocross.producer import bundle
 from autocross.producer.model import Model
-from autocross.search.stopping import GRACE
 from autocross.serving.scorer import Explanation, Scorer
-from autocross.table import schema
-from autocross.table.batches import MOST_ROWS
 from autocross.table.coerce import typed
-from autocross.table.dialect import Dialect
-from autocross.table.files import bytes_in_memory, column_names, place_of, whole_files
-from autocross.table.frames import settled, to_polars
-from autocross.table.inference import known
+from autocross.table.frames import to_polars
+from autocross.table.ingest import part_of, source_of, unlabelled
 from autocross.table.outputs import Kind, keep_apart
-from autocross.table.source import InFiles, InMemory, Part, Source
 from autocross.training import Training
 
 Output = Literal["csr", "codes", "frame"]
 
 MODEL = Kind((), bundle.is_bundle, "is no model of autocross")  # what fit writes
-LEAST_WEIGHT, MOST_WEIGHT = 1e-37, 1e38  # what 32 bits hold
-CELLS_A_SECOND = 4_000_000  # of a table that are read twice and learned from in a second, crosses apart
-FEWEST_ROWS = 20_000  # that are not thinned out, however many columns they have: then columns are left out
-THINNING = 3_000_017  # seed of the rows that are left where time is short
-BYTES_A_SECOND, READ_SHARE = 200_000_000, 0.1  # of a file as it is in memory, and of the time limit in which it is read as a whole
 
 
 # What a fit leaves behind, beside the names and the number of columns that scikit-learn asks for.
@@ -76,7 +62,7 @@ class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
         with observed(self._options(), X) as (options, reporter), interruptible() as interrupt:
             checkpoint.prepare(options)
             training = self._training(options, reporter, interrupt)
-            source = source_of(X, y, sample_weight, options)
+            source = source_of(X, checked_labels(y), sample_weight, options)
             model = training.fit(source)
         names = source.names
         self.n_features_in_ = len(names)
@@ -109,7 +95,7 @@ class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
         """Rows to score. Those without column names have the columns of fit, in its order."""
         check_is_fitted(self, "model_")
         if isinstance(X, (str, Path)):
-            return to_polars(X, Dialect(text_columns(self.model_), self.separator, self.decimal))
+            return unlabelled(X, self.model_.producer.encoder.schema, self)
         if has_names(X):
             return X
         frame = to_polars(X)
@@ -266,9 +252,7 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
             "The model has a deep part, whose embeddings and layers refit cannot learn anew. "
             "Fit a WideDeepClassifier to the new rows, or refit the model of an AutoCrossClassifier."
         )
-    frame, target = take_target(X, y, sample_weight, Dialect(text_columns(model), options.separator, options.decimal))
-    named = settled(frame.select(name for name in (y, sample_weight) if isinstance(name, str)), {})
-    part = learnable(frame.with_columns(named.get_columns()), y, sample_weight)
+    part, target = part_of(X, checked_labels(y), sample_weight, model.producer.encoder.schema, options)
     return Training(options, reporter, Interrupt()).refit(model, part, target)
 
 
@@ -297,162 +281,17 @@ def observed(options: Options, data: Any) -> Iterator[tuple[Options, Reporter]]:
         reporter.close()
 
 
-def text_columns(model: Model) -> list[str]:
-    """Columns that a CSV reader must leave as text."""
-    return schema.text_columns(model.producer.encoder.schema)
-
-
-def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
-    """The rows to learn from: as a whole, or, where they would fill too much of the memory, part by part."""
-    dialect = Dialect(declared_text(options.types or {}), options.separator, options.decimal)
-    limit = memory_limit(options.memory_limit)
-    check_roles(options, y, sample_weight)
-    named = [name for name in (y, sample_weight) if name is not None]
-    if isinstance(X, (str, Path)) and y is not None and all(isinstance(name, str) for name in named):
-        path = place_of(X)
-        n_bytes = bytes_in_memory(path)
-        too_large = n_bytes > AT_ONCE * limit
-        # A file that is read as a whole cannot be left before its end.
-        too_slow = options.time_limit is not None and n_bytes > READ_SHARE * (options.time_limit + GRACE) * BYTES_A_SECOND
-        # Where the workers of a cluster read the rows, they need not fit into this machine.
-        if options.engine == "ray" or too_large or too_slow:
-            names, pieces = column_names(path, dialect), whole_files(path, dialect)
-            check_columns(names, y, sample_weight)
-            share = share_in_time(options, sum(piece.n_rows for piece in pieces), len(names))
-
-            def split(frame: pl.DataFrame, first_row: int) -> Part:
-                return learnable(frame, y, sample_weight, first_row, share)
-
-            height = min(MOST_ROWS, max(FEWEST_ROWS, CELLS_A_SECOND // len(names))) if too_slow else MOST_ROWS
-            return InFiles(path, dialect, y, frozenset(named), split, pieces, int(BATCH * limit), share=share, height=height)
-    check_copy(X, limit)
-    frame, target = take_target(X, y, sample_weight, dialect)
-    share = share_in_time(options, frame.height, frame.width)
-    unread = set(options.exclude or ()) - {options.time, options.groups}
-    part = learnable(settled(frame, options.types or {}, unread), y, sample_weight, share=share)
-    in_parts = part.features.estimated_size() > AT_ONCE * limit and options.engine != "ray"
-    return InMemory(part, target, share=share, most_bytes=int(BATCH * limit) if in_parts else None)
-
-
-def check_copy(X: Any, limit: int) -> None:
-    """Refuse a table of another library than polars whose copy alone would fill the memory that may be used."""
-    copied = isinstance(X, np.ndarray) or (hasattr(X, "columns") and not isinstance(X, (pl.DataFrame, pl.LazyFrame)))
-    n_bytes = 8 * math.prod(getattr(X, "shape", ())) if copied else 0
-    if n_bytes > COPY * limit:
-        raise TableError(
-            f"The table takes some {gib(n_bytes)} of memory when it is copied, which is too much for memory_limit={gib(limit)}. "
-            "Raise it, or save it as a Parquet file and give its path."
-        )
-
-
-def share_in_time(options: Options, n_rows: int, n_columns: int) -> float:
-    """The share of the rows that can be read and learned from within the time limit, by a rule, so that a fit can be repeated."""
-    if options.time_limit is None or n_rows <= FEWEST_ROWS:
-        return 1.0
-    in_time = (options.time_limit + GRACE) * CELLS_A_SECOND / max(1, n_columns)
-    return min(1.0, max(in_time, FEWEST_ROWS) / n_rows)
-
-
-def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | None = None, share: float = 1.0) -> Part:
-    """Features, labels and weights of the rows that count: about that share of them, by a hash of their numbers. ``first_row`` is
-    given where these are not all rows."""
-    features = frame.drop({name for name in (y, sample_weight) if isinstance(name, str)})
-    values = label_values(frame, y)
-    weight = weight_values(frame, sample_weight, len(values), first_row)
-    check_rows(features, len(values))
-    counts = weight > 0
-    if share < 1.0:
-        counts &= mix(THINNING, (first_row or 0) + np.arange(len(values))) < np.uint64(share * 2.0**64)
-    if not counts.all():  # a row that counts nothing must leave no trace, in the vocabulary neither
-        features, values, weight = features.filter(counts), values[counts], weight[counts]
-    return Part(features, values, weight)
-
-
-def declared_text(types: Mapping[str, str]) -> list[str]:
-    """Columns that a CSV reader must leave as text, since the user says so."""
-    return [name for name, kind in types.items() if kind.partition(":")[0] in ("categorical", "multivalue")]
-
-
-def take_target(X: Any, y: Any, sample_weight: Any, dialect: Dialect) -> tuple[pl.DataFrame, str]:
-    """The frame, and the name of the target."""
-    frame = to_polars(X, dialect)
-    if frame.width == 0 or frame.height == 0:
-        raise TableError(
-            f"The table has {frame.height} rows and {frame.width} columns: 0 sample(s) or 0 feature(s) "
-            f"(shape=({frame.height}, {frame.width})) while a minimum of 1 is required. Give at least one of each."
-        )
-    if y is None:
-        raise LabelError("The fit requires y to be passed, but the target y is None. Give the labels, or the name of their column.")
-    check_columns(frame.columns, y, sample_weight)
-    return frame, y if isinstance(y, str) else str(getattr(y, "name", None) or "y")
-
-
-def check_roles(options: Options, y: Any, sample_weight: Any) -> None:
-    """A column that holds the target or the weights can have no other role in a fit."""
-    for word, column in (("target", y), ("weights", sample_weight)):
-        if not isinstance(column, str):
-            continue
-        for name in ("time", "groups"):
-            if getattr(options, name) == column:
-                raise OptionError(f"Option {name}={column!r} names the {word}. Give another column, or leave the option out.")
-        for name in ("exclude", "types"):
-            if column in list(getattr(options, name) or ()):
-                raise OptionError(
-                    f"Option {name} names the {word} {column!r}, which is no feature anyway. Leave it out of the list."
-                )
-
-
-def check_columns(names: Sequence[str], y: Any, sample_weight: Any) -> None:
-    """Columns that are named must be there, and have one role each."""
-    if isinstance(y, str) and isinstance(sample_weight, str) and y == sample_weight:
-        raise LabelError(f"The column {y!r} is named as target and as weight. Give two columns.")
-    for word, name in (("target", y), ("weight", sample_weight)):
-        if isinstance(name, str) and name not in names:
-            raise LabelError(f"The {word} column {name!r} is not in the table. {known(names)}")
-
-
-def label_values(frame: pl.DataFrame, y: Any) -> NDArray[Any]:
-    """The labels as an array."""
-    if isinstance(y, str):
-        series = frame[y]
-        if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
-            series = series.cast(pl.String)
-        return series.to_numpy() if series.null_count() == 0 else np.array(series.to_list(), dtype=object)
+def checked_labels(y: Any) -> Any:
+    """Labels as scikit-learn understands them; the name of a column, or none at all, as they are."""
+    if y is None or isinstance(y, str):
+        return y
     values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise LabelError("Input y contains NaN or infinity. Leave out rows without a label.")
-    values = column_or_1d(values, warn=True)
-    if values.dtype.kind != "O":
-        check_classification_targets(values)
-    return values  # type: ignore[no-any-return]
-
-
-def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_row: int | None = None) -> NDArray[np.float32]:
-    """How much each row counts, by default 1."""
-    if sample_weight is None:
-        return np.ones(n_rows, np.float32)
-    values = frame[sample_weight].cast(pl.Float64, strict=False).to_numpy() if isinstance(sample_weight, str) else sample_weight
-    weight = np.asarray(values, dtype=np.float64)
-    if weight.shape != (n_rows,):
-        raise TableError(f"Sample weights have shape {weight.shape}, but there are {n_rows} rows. Give one weight a row.")
-    bad = ~((weight == 0) | ((weight >= LEAST_WEIGHT) & (weight <= MOST_WEIGHT)))
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise TableError(
-            f"Sample weight {weight[row]} in row {(first_row or 0) + row} is no weight. "
-            f"Give 0, or a number from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}."
-        )
-    if first_row is None and weight.sum() <= 0:
-        raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
-    return weight.astype(np.float32)
-
-
-def check_rows(features: pl.DataFrame, n_labels: int) -> None:
-    """A table that can be learned from."""
-    if features.height != n_labels:
-        raise TableError(f"The table has {features.height} rows, but there are {n_labels} labels. Give one label a row.")
-    if features.width == 0:
-        raise TableError("The table has no column beside the target: 0 feature(s). Give at least one feature column.")
+    in_one_column = column_or_1d(values, warn=True)
+    if in_one_column.dtype.kind != "O":
+        check_classification_targets(in_one_column)
+    return y if values.ndim == 1 else in_one_column
 
 
 def has_names(X: Any) -> bool:

@@ -20,7 +20,7 @@ from autocross.encoding.discretize import Bins
 from autocross.encoding.encoder import Encoder
 from autocross.engines import Engine
 from autocross.features import FieldCodes
-from autocross.folds import mix
+from autocross.hashing import mix
 from autocross.options import Options
 from autocross.producer import bundle
 from autocross.producer.model import Rule

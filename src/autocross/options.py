@@ -26,6 +26,7 @@ MOST_JOBS = 1024  # threads or workers; an engine starts that many, on whatever 
 MANY = 1_000_000  # crosses, columns of a cross, bins, sizes of layers: each takes memory
 MOST_ROWS = 10**12
 MOST_SECONDS = 10**9  # 30 years
+GRACE = 1.0  # seconds that every time limit is granted: without them a short one would leave nothing to learn from
 MOST_GIB = 2**20  # a pebibyte
 LARGEST_SEED = 2**63 - 1  # PyTorch takes 64 bits, and numbers are added to the seed for folds of later rounds
 MOST_HIDDEN = 99  # layers of a network, as many as a saved model may have

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from autocross.estimator import source_of
 from autocross.options import Options
+from autocross.table.ingest import source_of
 from torture import run
 from torture.tools import by_parts, planted
 

@@ -130,7 +130,7 @@ def planted(seed: int, n: int = 1500, n_columns: int = 5) -> pl.DataFrame:
 @contextmanager
 def by_parts(rows: int) -> Iterator[None]:
     """Within, files are read part by part, so many rows at once."""
-    with patch("autocross.estimator.bytes_in_memory", lambda path: 1 << 60), patch("autocross.estimator.MOST_ROWS", rows):
+    with patch("autocross.table.ingest.bytes_in_memory", lambda path: 1 << 60), patch("autocross.table.ingest.MOST_ROWS", rows):
         yield
 
 

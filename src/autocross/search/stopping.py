@@ -11,9 +11,9 @@ from enum import Enum
 from autocross.events import Reporter
 from autocross.interrupts import Interrupt
 from autocross.kernels import seconds_compiling
+from autocross.options import GRACE
 
 FINAL_SHARE = 0.25  # most of the time limit that is kept back for the last fit
-GRACE = 1.0  # seconds
 
 
 class Why(Enum):

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-cluster bench-peers paper paper-quick torture clean
+.PHONY: help demo test golden check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers paper paper-quick torture clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -62,6 +62,9 @@ bench-scale: .venv/ready ## 0.1, 1 and 10 million generated rows: time and memor
 
 bench-scale-full: .venv/ready ## the same with Criteo's 45.8 million rows
 	$(BIN)/python benchmarks/scale.py --full
+
+bench-memory: .venv/ready ## memory under limits of 0.25 to 2 GiB, 2 million rows; some 20 minutes; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/memory.py
 
 bench-cluster: .venv/ready ## the same fit on threads and on a Ray cluster of this machine; some 15 minutes; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/cluster.py

@@ -100,7 +100,8 @@ def bytes_in_memory(path: Place) -> int:
 def bytes_of_file(file: Place) -> int:
     if is_parquet(file):
         with understood(file):
-            return n_rows(file) * len(head_of(file).collect_schema()) * CELL
+            content, n_bytes = (file.footer(), file.n_bytes) if isinstance(file, Remote) else (file, None)
+            return parquet.n_values(str(file), content, n_bytes) * CELL
     return local(file).stat().st_size * (CSV_PACKED if file.suffix.lower() in (".gz", ".zst") else CSV_PLAIN)
 
 

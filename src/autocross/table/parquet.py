@@ -104,6 +104,13 @@ def check_footer(name: str, source: Path | BytesIO, n_bytes: int | None = None) 
         footer_of(data, len(data) if n_bytes is None else n_bytes)
 
 
+def n_values(name: str, source: Path | BytesIO, n_bytes: int | None = None) -> int:
+    """How many values a file has in all columns, those in lists counted one by one."""
+    with named(name):
+        data = bytes_of(source)
+        return int(footer_of(data, len(data) if n_bytes is None else n_bytes).n_values.sum())
+
+
 def bytes_of(source: Path | BytesIO) -> Bytes:
     """The file as an array, of which only what is looked at is read."""
     if isinstance(source, BytesIO):

@@ -31,10 +31,10 @@ import numpy as np
 from sections import machine, table, write_section
 
 from autocross.events import CandidatesRanked, Event, PhaseStarted, Reporter, WorkersCounted
+from autocross.fitting import fit as fitting
 from autocross.interrupts import Interrupt
 from autocross.options import Options
 from autocross.table.ingest import source_of
-from autocross.training import Training
 
 TRACE = Path(__file__).parent / "cluster-trace.json"
 ROWS = 2_000_000
@@ -103,7 +103,7 @@ class Watched:
         """The fit, and the seconds it took."""
         began = time.perf_counter()
         reporter = Reporter([self.events.append, lambda event: self.at(event)])
-        model = Training(self.options, reporter, Interrupt()).fit(source_of(rows, "label", None, self.options))
+        model = fitting.fit(source_of(rows, "label", None, self.options), self.options, reporter, Interrupt())
         seconds = time.perf_counter() - began
         crosses = [" x ".join(cross.columns) for cross in model.about.crosses]
         weights = [model.intercept, *(float(weight.sum()) for weight in model.weights)]

@@ -32,7 +32,7 @@ import numpy as np
 from sections import machine, table, write_section
 
 from autocross.engines.cluster import INLINE, SHARDED, WORKERS_A_SHARD
-from autocross.training import BLOCK_ROWS, n_lots
+from autocross.fitting.run import BLOCK_ROWS, n_lots
 
 TRACE = Path(__file__).parent / "cluster-trace.json"
 FITTED = (1, 2)  # workers of the runs that the numbers are fitted to

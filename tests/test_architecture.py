@@ -23,8 +23,7 @@ FLOORS = [
     {"search", "producer"},
     {"fingerprint"},
     {"checkpoint"},
-    {"training", "serving"},
-    {"deep_training"},
+    {"fitting", "serving"},
     {"estimator"},
     {"deep_estimator"},
     {"demo"},
@@ -36,7 +35,7 @@ FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 
 HOMES = {
     "numba": {"kernels"},
-    "polars": {"table", "reading", "training", "estimator", "cli", "demo"},
+    "polars": {"table", "reading", "fitting", "estimator", "cli", "demo"},
     "narwhals": {"table"},
     "pandas": {"estimator"},
     "sklearn": {"estimator", "demo"},
@@ -97,6 +96,6 @@ def test_scoring_a_row_loads_nothing_heavy(tmp_path: Path, saved_model: Path) ->
         f"model = load({str(saved_model)!r}); assert 0 < model.score_one({{'job': 'cook', 'age': 37.0}}) < 1; "
         "model.explain_one({'job': 'cook'}); "
         "heavy = {'pandas', 'sklearn', 'scipy', 'numba', 'polars', 'narwhals', 'rich', 'cyclopts', 'autocross.search', "
-        "'autocross.training', 'torch'} & set(sys.modules); assert not heavy, heavy"
+        "'autocross.fitting', 'torch'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

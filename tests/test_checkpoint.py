@@ -22,12 +22,12 @@ from safetensors import safe_open
 from autocross import AutoCrossClassifier, checkpoint
 from autocross.errors import FileError, FileWarning, OptionError
 from autocross.events import CandidatesRanked, Event, Reporter
+from autocross.fitting.fit import fit
 from autocross.interrupts import Interrupt
 from autocross.options import Options
 from autocross.producer import bundle, store
 from autocross.producer.model import Model
 from autocross.table.ingest import source_of
-from autocross.training import Training
 from conftest import SmallDisk, Steer, as_nobody
 
 N = 6_000
@@ -170,7 +170,7 @@ EVERY_KIND: dict[str, dict[str, Any]] = {
 def test_no_real_checkpoint_is_refused(name: str, scale: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the search does, what it keeps passes all checks, and the model is the same."""
     if scale == 1.0:
-        monkeypatch.setattr("autocross.training.TUNING_ROWS", 500)  # penalties are chosen on a sample
+        monkeypatch.setattr("autocross.fitting.tune.TUNING_ROWS", 500)  # penalties are chosen on a sample
     rng = np.random.default_rng(2)
     n, jobs = 900, ["cook", "nurse", "clerk"]
     job, town, age = rng.choice(jobs, n), rng.choice(jobs, n), rng.normal(40, 12, n).round(0)
@@ -251,7 +251,7 @@ class Meddling:
 
 def fit_while(rows: Path, folder: Path, meddling: Meddling) -> Model:
     options = Options(checkpoint=str(folder))
-    return Training(options, Reporter([meddling]), Interrupt()).fit(source_of(rows, "label", None, options))
+    return fit(source_of(rows, "label", None, options), options, Reporter([meddling]), Interrupt())
 
 
 def round_of(path: Path) -> int:

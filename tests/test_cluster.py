@@ -22,13 +22,13 @@ import pytest
 from autocross import AutoCrossClassifier
 from autocross.errors import EngineError, FileError, LabelError, MissingLibraryError, OptionError, TableError
 from autocross.events import CandidatesRanked, CrossTried, Event, PhaseStarted, Reporter, WorkersCounted
+from autocross.fitting import fit as fitting
 from autocross.interrupts import Interrupt
 from autocross.options import Options
 from autocross.producer import bundle
 from autocross.producer.model import Model
 from autocross.search import policy
 from autocross.table.source import InMemory, Part
-from autocross.training import Training
 from conftest import Steer, steered
 
 pytest.importorskip("ray", reason="Ray is not installed")
@@ -64,7 +64,7 @@ def people(people: pl.DataFrame) -> pl.DataFrame:
 
 @pytest.fixture(autouse=True)
 def small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autocross.training.BLOCK_ROWS", 50)
+    monkeypatch.setattr("autocross.fitting.run.BLOCK_ROWS", 50)
 
 
 def rows_of(people: pl.DataFrame) -> InMemory:
@@ -91,8 +91,7 @@ class Fit:
         monkeypatch.setattr(policy, "AUTO", steered(policy.AUTO, first_errors=-9.0, errors=-9.0))  # crosses are accepted
 
     def run(self, source: Any) -> Model:
-        training = Training(self.options, Reporter([self.events.append, self.tell]), Interrupt())
-        return training.fit(source)
+        return fitting.fit(source, self.options, Reporter([self.events.append, self.tell]), Interrupt())
 
     def tell(self, event: Event) -> None:
         self.at(event)
@@ -323,8 +322,7 @@ def test_an_interrupt_keeps_what_was_found(nodes: Cluster, people: pl.DataFrame,
     steer(a_round=1)
     interrupt = Interrupt()
     ask = At(CandidatesRanked, lambda: interrupt(signal.SIGINT, None), round=2)
-    training = Training(ours.options, Reporter([ask]), interrupt)
-    model = training.fit(rows_of(people))
+    model = fitting.fit(rows_of(people), ours.options, Reporter([ask]), interrupt)
     assert len(model.about.crosses) == 1
 
 
@@ -360,7 +358,7 @@ def test_bytes_of_a_round_do_not_grow_with_the_rows(nodes: Cluster, fit: Callabl
 
     # Up to 250,000 rows the scores of those that judge are ranked in one place: what is compared comes without them.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("autocross.training.EXACT_ROWS", 0)
+        patch.setattr("autocross.fitting.run.EXACT_ROWS", 0)
         few, many = moved(4_000), moved(20_000)
     assert many < 1.2 * few
 

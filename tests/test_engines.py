@@ -77,7 +77,7 @@ def test_every_engine_finds_the_same_model_to_the_bit(
     people: pl.DataFrame, evaluation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights too: they are no whole numbers, so that a sum of floats would show."""
-    monkeypatch.setattr("autocross.training.BLOCK_ROWS", 50)  # several blocks even here
+    monkeypatch.setattr("autocross.fitting.run.BLOCK_ROWS", 50)  # several blocks even here
     weight = np.random.default_rng(0).random(people.height)
     models = [
         AutoCrossClassifier(quiet=True, engine=name, n_jobs=n_jobs, evaluation=evaluation).fit(people, "bought", weight).model_

@@ -153,7 +153,7 @@ SAME: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_rows_go_on_to_the_same_file(name: str, left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autocross.training.BLOCK_ROWS", 100)  # several blocks
+    monkeypatch.setattr("autocross.fitting.run.BLOCK_ROWS", 100)  # several blocks
     columns = visits().columns
     frame = visits().select(sorted(columns, reverse=True))  # the order of columns is nothing that a fit reads
     fitted(frame, resume=str(left), checkpoint=str(tmp_path), **SAME[name]).save(tmp_path / "resumed.acx")

@@ -10,11 +10,12 @@ import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from autocross import AutoCrossClassifier, needs, training
+from autocross import AutoCrossClassifier, needs
 from autocross.blocks import OF_ROWS, make_blocks, narrow, widen
 from autocross.engines import SerialEngine
 from autocross.errors import TableError
 from autocross.features import FIRST, Field, FieldCodes, Penalty
+from autocross.fitting import tune
 from autocross.folds import FoldRule
 from autocross.models import tuning
 from autocross.models.logistic import Regression
@@ -45,7 +46,7 @@ def fitted(**options: Any) -> tuple[AutoCrossClassifier, float]:
 
 def test_penalties_chosen_on_a_sample_serve_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     whole, auc_of_whole = fitted(evaluation="holdout")
-    monkeypatch.setattr(training, "TUNING_ROWS", 1500)
+    monkeypatch.setattr(tune, "TUNING_ROWS", 1500)
     sampled, auc = fitted(evaluation="holdout")
     assert auc > auc_of_whole - 0.005
     assert sampled.crosses_[0].columns == whole.crosses_[0].columns == ("a", "b")
@@ -56,7 +57,7 @@ def test_penalties_chosen_on_a_sample_serve_as_well(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("stage", ["tune_shared", "tune_fields"])
 def test_a_stop_while_the_sample_is_tuned_leaves_a_model_of_all_rows(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "TUNING_ROWS", 1500)
+    monkeypatch.setattr(tune, "TUNING_ROWS", 1500)
 
     def stop(*arguments: Any, **options: Any) -> None:
         raise Stopped(Why.TIME_IS_UP)
@@ -108,7 +109,7 @@ def test_a_value_needs_its_share_of_rows_on_a_rung() -> None:
     with SerialEngine() as engine:
         codes = [FieldCodes(column) for column in columns]
         engine.place(make_blocks(codes, frame["label"].to_numpy(), np.ones(N, np.float32), FoldRule(5, False), 0, 2))
-        regression = Regression(engine, float(N), 5, min_count=40)
+        regression = Regression.begin(engine, float(N), 5, min_count=40)
         regression.converge(1e-6)
         contest = fieldwise.Contest("log_loss", AUTO.plain)
         rung = fieldwise.rung(engine, regression, contest, N // 10, N // 10, N)

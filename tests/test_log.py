@@ -13,11 +13,11 @@ import pytest
 from autocross.engines import Engine, SerialEngine, changes
 from autocross.engines.log import Log
 from autocross.events import Reporter
+from autocross.fitting.fit import fit
 from autocross.interrupts import Interrupt
 from autocross.options import Options
 from autocross.producer.model import Model
 from autocross.table.source import InMemory, Part
-from autocross.training import Training
 from conftest import Steer
 
 
@@ -62,11 +62,11 @@ class Forgetful(SerialEngine):
 
 def fitted(people: pl.DataFrame, engine: Engine, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Model:
     """A model fitted by this engine."""
-    monkeypatch.setattr("autocross.training.BLOCK_ROWS", 50)
-    monkeypatch.setattr("autocross.training.make_engine", lambda options: engine)
+    monkeypatch.setattr("autocross.fitting.run.BLOCK_ROWS", 50)
+    monkeypatch.setattr("autocross.fitting.run.make_engine", lambda options: engine)
     weight = np.random.default_rng(0).random(people.height).astype(np.float32)
     part = Part(people.drop("bought"), people["bought"].to_numpy(), weight)
-    return Training(Options(**options), Reporter(), Interrupt()).fit(InMemory(part, "bought"))
+    return fit(InMemory(part, "bought"), Options(**options), Reporter(), Interrupt())
 
 
 @pytest.mark.parametrize("evaluation", ["kfold", "holdout"])
@@ -76,7 +76,7 @@ def test_lost_blocks_are_made_again_to_the_bit(
 ) -> None:
     """A task that changes its block without saying so, or says too little, would show."""
     steer(first_errors=-9.0, errors=-9.0)  # crosses are accepted
-    monkeypatch.setattr("autocross.training.TUNING_ROWS", 300)  # blocks are made narrow, and wide again
+    monkeypatch.setattr("autocross.fitting.tune.TUNING_ROWS", 300)  # blocks are made narrow, and wide again
     options = {"evaluation": evaluation, "max_crosses": 2}
     engine = Forgetful(every)
     again = fitted(people, engine, monkeypatch, **options)

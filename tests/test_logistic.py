@@ -59,7 +59,7 @@ class Problem:
         engine = engine or SerialEngine()
         fold = np.full(len(self.label), ALL, np.uint8) if fold is None else fold
         engine.place(make_blocks(self.codes, self.label, self.weight, FoldRule(n_models, False, listed=fold), 0, 3))
-        regression = Regression(engine, float(self.weight.sum()), n_models, **more)
+        regression = Regression.begin(engine, float(self.weight.sum()), n_models, **more)
         for at, size in enumerate(self.sizes):
             width = self.width if at == 0 else 1
             regression.add((at,), Field(f"f{at}", f"f{at}", size, bool(more), width), penalty)
@@ -132,7 +132,7 @@ def test_equals_scikit_learns_optimum_on_real_rows(penalty: Penalty, benchmark_d
     engine.place(
         make_blocks(problem.codes, label, problem.weight, FoldRule(1, False, listed=np.full(len(label), ALL, np.uint8)), 0, 2)
     )
-    regression = Regression(engine, float(len(label)), 1)
+    regression = Regression.begin(engine, float(len(label)), 1)
     for at, field in enumerate(encoder.fields):
         regression.add((at,), field, penalty)
     regression.converge(1e-15, 5000)

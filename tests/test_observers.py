@@ -20,12 +20,12 @@ from autocross import events
 from autocross.errors import FileError, FileWarning
 from autocross.estimator import AutoCrossClassifier, observed
 from autocross.events import Event, FitFinished, FitStarted, Noticed, PhaseStarted, Reporter
+from autocross.fitting.fit import fit
 from autocross.interrupts import Interrupt
 from autocross.observers.journal import Journal
 from autocross.observers.progress import PlainLines
 from autocross.options import Options
 from autocross.table.ingest import source_of
-from autocross.training import Training
 from conftest import SmallDisk, as_nobody
 
 
@@ -186,7 +186,7 @@ def test_a_journal_whose_reader_has_gone(people: pl.DataFrame, classifier: AutoC
     with pytest.warns(FileWarning) as warned, observed(given, people) as (options, reporter):
         assert json.loads(os.read(reader, 1 << 16))["event"] == "FitStarted"
         os.close(reader)
-        model = Training(options, reporter, Interrupt()).fit(source_of(people, "bought", None, options))
+        model = fit(source_of(people, "bought", None, options), options, reporter, Interrupt())
     assert only(warned) == f"The journal {str(pipe)!r} failed: Broken pipe. The fit goes on without it."
     for ours, theirs in zip(model.weights, classifier.model_.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autocross import AutoCrossClassifier, WideDeepClassifier, estimator, memory, reading
+from autocross import AutoCrossClassifier, WideDeepClassifier, memory, reading
 from autocross.errors import AutoCrossError, FileError, LabelError, TableError
+from autocross.fitting import tune
 from autocross.table import batches, files, ingest, lines
 from autocross.table import digest as digests
 from autocross.table.digest import Digests, digest, merged
@@ -121,13 +122,13 @@ def test_codes_are_in_a_file_without_a_name_that_goes(tmp_path: Path, monkeypatc
     monkeypatch.setattr("tempfile.tempdir", str(work))
     sizes: list[int] = []
 
-    class Watching(estimator.Training):
-        def keep_granularities(self, *arguments: Any) -> list[int]:
-            sizes.append(size_of_files_in(work))
-            assert not list(work.iterdir())
-            return super().keep_granularities(*arguments)
+    def watch(*arguments: Any) -> list[int]:
+        sizes.append(size_of_files_in(work))
+        assert not list(work.iterdir())
+        return kept_granularities(*arguments)
 
-    monkeypatch.setattr(estimator, "Training", Watching)
+    kept_granularities = tune.kept_granularities
+    monkeypatch.setattr(tune, "kept_granularities", watch)
     fit(tmp_path / "rows.parquet", max_crosses=0)
     assert sizes[0] > 10 * N
     assert size_of_files_in(work) == 0

@@ -179,7 +179,7 @@ def test_ctrl_c_while_a_command_starts(module: str, folder: Path, at_moment: str
     assert done.stderr == b"interrupted: nothing was written\n"
 
 
-@pytest.mark.parametrize("module", ["autocross.estimator", "polars", "sklearn", "autocross.training"])
+@pytest.mark.parametrize("module", ["autocross.estimator", "polars", "sklearn", "autocross.fitting.fit"])
 def test_ctrl_c_while_a_fit_starts_asks_for_what_it_has_found(module: str, folder: Path, at_moment: str, tmp_path: Path) -> None:
     output = tmp_path / "m.acx"
     done = run(*fit(folder, output), PYTHONPATH=at_moment, MOMENT=f"{module} 1")

@@ -267,7 +267,7 @@ def test_limits_are_kept() -> None:
 
 
 def test_every_engine_finds_the_same_crosses_and_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autocross.training.BLOCK_ROWS", 1000)  # several blocks even here
+    monkeypatch.setattr("autocross.fitting.run.BLOCK_ROWS", 1000)  # several blocks even here
     frame = planted(1)
     models = [
         AutoCrossClassifier(quiet=True, engine=engine, n_jobs=n_jobs).fit(frame, "y").model_

@@ -101,11 +101,12 @@ def test_a_second_interrupt_aborts_and_writes_nothing(table: Path, tmp_path: Pat
     out = tmp_path / "m.acx"
     program = (
         "import os, signal, sys\n"
-        "from autocross import cli, training\n"
+        "from autocross import cli\n"
+        "from autocross.fitting import tune\n"
         "def interrupted(*_):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
-        "training.Training.keep_granularities = interrupted\n"
+        "tune.kept_granularities = interrupted\n"
         "sys.exit(cli.run(sys.argv[1:]))\n"
     )
     command = [sys.executable, "-c", program, "fit", str(table), "--target", "label", "-o", str(out)]

@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from autocross import AutoCrossClassifier, events, load, reading, training
+from autocross import AutoCrossClassifier, events, load, reading
 from autocross.errors import TableWarning
+from autocross.fitting import encode
 from autocross.models.metrics import auc
 from autocross.options import GRACE
 from autocross.table import ingest
@@ -82,7 +83,7 @@ def test_columns_that_are_not_reached_in_time_are_left_out_and_named(
         clf.fit(frame, "label")
     model = clf.model_
     assert {column.column.name for column in model.producer.encoder.columns} == {f"c{number:03}" for number in range(30)}
-    unread = [column.name for column in model.producer.encoder.schema if column.reason == training.UNREAD]
+    unread = [column.name for column in model.producer.encoder.schema if column.reason == encode.UNREAD]
     assert unread == [f"c{number:03}" for number in range(30, 100)]
     assert auc(frame["label"].to_numpy(), clf.decision_function(frame), np.ones(frame.height)) > 0.8
     clf.save(tmp_path / "m.acx")

@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from autocross import AutoCrossClassifier, load, training
+from autocross import AutoCrossClassifier, load
 from autocross.blocks import Cross
+from autocross.fitting import search as searching
 from autocross.models.logistic import Regression
 from autocross.search import together
 from autocross.search.loop import Search, State
@@ -44,7 +45,7 @@ def test_many_weak_crosses_come_in_together(monkeypatch: pytest.MonkeyPatch, tmp
     assert {frozenset(one.columns) for one in both.crosses_} >= {
         frozenset(pair) for pair in combinations([f"c{at}" for at in range(6)], 2)
     }
-    monkeypatch.setattr(training, "broaden", lambda search, state: None)
+    monkeypatch.setattr(searching, "broaden", lambda search, state: None)
     one_by_one, without = fitted(frame)
     assert len(one_by_one.crosses_) < 15
     assert auc > without + 0.005
@@ -74,7 +75,7 @@ def bent(seed: int, each: float) -> pl.DataFrame:
 def test_faint_pairs_of_numbers_come_in_together(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = bent(0, 0.1)
     both, auc = fitted(frame)
-    monkeypatch.setattr(training, "broaden", lambda search, state: None)
+    monkeypatch.setattr(searching, "broaden", lambda search, state: None)
     one_by_one, without = fitted(frame)
     assert len(both.crosses_) > len(one_by_one.crosses_) + 5
     assert auc > without + 0.002
@@ -128,7 +129,7 @@ def seen(frame: pl.DataFrame, group: Group, monkeypatch: pytest.MonkeyPatch, **o
         found.append(weak_crosses(search, state.regression, group))
         return None
 
-    monkeypatch.setattr(training, "broaden", watch)
+    monkeypatch.setattr(searching, "broaden", watch)
     fitted(frame, **options)
     return found
 
@@ -173,7 +174,7 @@ def test_where_crosses_lose_that_are_held_less_every_pair_may_gain(
     both, auc = fitted(frame)
     assert accepted == {refused: False, EVERY_PAIR: True}
     assert len(both.crosses_) > 50
-    monkeypatch.setattr(training, "broaden", lambda search, state: None)
+    monkeypatch.setattr(searching, "broaden", lambda search, state: None)
     _, without = fitted(frame)
     assert auc > without + 0.002
 
@@ -190,7 +191,7 @@ def test_one_penalty_or_one_holdout_leaves_it_out(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(search, "enter", tried.append)
         return broaden(search, state)
 
-    monkeypatch.setattr(training, "broaden", watch)
+    monkeypatch.setattr(searching, "broaden", watch)
     frame = crossed(4, 10, 0.5)
     fitted(frame, penalty="shared")
     fitted(frame, evaluation="holdout")

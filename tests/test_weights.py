@@ -58,7 +58,7 @@ def test_weights_times_a_power_of_two_give_the_same_model_to_the_bit(power: int)
     one, other = fitted(frame, weight), fitted(frame, np.ldexp(weight.astype(np.float32), power))
     assert crosses_of(one)
     assert (one.about.crosses, one.intercept) == (other.about.crosses, other.intercept)
-    assert np.ldexp(one.penalties, power).tolist() == [list(penalty) for penalty in other.penalties]  # they are in units of weight
+    assert [penalty.times(2.0**power) for penalty in one.penalties] == list(other.penalties)  # they are in units of weight
     assert one.about.score == other.about.score
     for ours, theirs in zip(one.weights, other.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -129,7 +129,7 @@ def multivalue(width: int, n_rows: int = 64) -> Regression:
     label = (np.arange(n_rows) % 2).astype(np.uint8)
     engine = SerialEngine()
     engine.place(make_blocks([codes], label, np.ones(n_rows, np.float32), FoldRule(1, holdout=True), 0, 1))
-    regression = Regression(engine, float(n_rows), 1, min_count=2, everyone=True)
+    regression = Regression.begin(engine, float(n_rows), 1, min_count=2, everyone=True)
     regression.add((0,), Field("tags", "tags", 2 + n_rows * width, shares_rare=True, width=width), Penalty(0.0, 1.0))
     return regression
 
@@ -153,7 +153,7 @@ def test_a_promise_beyond_64_bits_is_cut_not_wrapped() -> None:
     label = np.array([0, 1, 0, 1], np.uint8)
     engine.place(make_blocks([codes], label, np.ones(n_rows, np.float32), FoldRule(1, holdout=True), 0, 1))
     for penalty in (Penalty(0.0, 1e9), Penalty(0.0, 1e9, 1e9)):
-        regression = Regression(engine, float(n_rows), 1, everyone=True)
+        regression = Regression.begin(engine, float(n_rows), 1, everyone=True)
         weight = np.array([0.0, 0.0, 50.0, -50.0, 50.0, -50.0])[:, None]
         field = Field("x", "x", 6, shares_rare=False, chain=in_order(6))
         regression.add((0,), field, penalty, weight)

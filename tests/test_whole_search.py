@@ -102,7 +102,7 @@ def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, lis
     with SerialEngine() as engine:
         codes = [FieldCodes(column) for column in table.columns]
         engine.place(make_blocks(codes, table.label, np.ones(n, np.float32), folds.rule, SEED, n_blocks))
-        regression = Regression(engine, float(n), folds.n_models, min_count=MIN_COUNT)
+        regression = Regression.begin(engine, float(n), folds.n_models, min_count=MIN_COUNT)
         for at, one in enumerate(table.fields):
             regression.add((at,), one, table.penalties[at])
         regression.converge(tuning.FINE, tuning.MAX_SWEEPS)

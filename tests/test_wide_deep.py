@@ -150,7 +150,7 @@ def test_refit_says_what_to_do(fitted: WideDeepClassifier, people: pl.DataFrame)
 
 def test_without_pytorch_the_error_says_how_to_get_it(people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [*sys.modules]:
-        if name.partition(".")[0] == "torch" or name in ("autocross.deep_training", "autocross.models.wide_deep"):
+        if name.partition(".")[0] == "torch" or name in ("autocross.fitting.deepen", "autocross.models.wide_deep"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("autocross.models.wide_deep")
     monkeypatch.setitem(sys.modules, "torch", None)

@@ -8,14 +8,15 @@ the same rows whatever the blocks.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.engines import changes
+from autocross.engines import Engine, WorkEnded, changes
 from autocross.features import FieldCodes, joined
 from autocross.folds import FoldRule
 from autocross.hashing import mix
@@ -97,6 +98,27 @@ def widen(block: Block) -> None:
         for name in ("codes", *OF_ROWS):
             setattr(block, name, getattr(whole, name))
         block.whole = None
+
+
+@contextmanager
+def narrowed(engine: Engine, n: int) -> Iterator[None]:
+    """Within, the blocks have only those rows that are among the first n of the whole shuffle."""
+    engine.odds_of = engine.former_of = None
+    engine.each(narrow, n)
+    try:
+        yield
+    except WorkEnded:  # after any other exception the blocks are not asked for anything
+        engine.run(widen)
+        raise
+    finally:
+        engine.odds_of = engine.former_of = None
+    engine.run(widen)
+
+
+def draw_folds(engine: Engine, rule: FoldRule) -> None:
+    """Other rows judge. The odds that the blocks hold are then of use to nobody."""
+    engine.odds_of = engine.former_of = None
+    engine.each(refold, rule)
 
 
 @changes("fold", anew=True)

@@ -270,7 +270,8 @@ class Unpacking:
         coders = {cross.coder.fields: cross.coder for cross in accepted}
         require(len(coders) == len(accepted), "it has a set with a cross twice")
         require(min(len(coders), 1) <= round <= len(coders), "it has a set with too few crosses or too many")
-        regression = Regression(setting.engine, setting.total_weight, setting.n_models, min_count=setting.min_count)
+        regression = Regression.begin(setting.engine, setting.total_weight, setting.n_models, min_count=setting.min_count)
+        setting.engine.odds_of = None  # those of its weights come when the search goes on
         fields: dict[Cross, Field] = {INTERCEPT: regression.terms[INTERCEPT].field}
         fields |= {(place,): field for place, field in enumerate(base)}
         fields |= {cross: coder.field([base[part] for part in cross]) for cross, coder in coders.items()}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from autocross.estimator import FITTED, AutoCrossClassifier
-from autocross.events import Reporter
-from autocross.interrupts import Interrupt
-from autocross.options import DeepOptionList, DeepOptions, Options, documented, values_of
-from autocross.training import Training
+from autocross.fitting.fit import LaterStage
+from autocross.options import DeepOptionList, DeepOptions, documented, values_of
 
 
 class WideDeepClassifier(DeepOptionList, AutoCrossClassifier):
@@ -24,11 +22,10 @@ class WideDeepClassifier(DeepOptionList, AutoCrossClassifier):
     def _options(self) -> DeepOptions:
         return DeepOptions(**values_of(self))
 
-    def _training(self, options: Options, reporter: Reporter, interrupt: Interrupt) -> Training:
-        from autocross.deep_training import DeepTraining  # which needs PyTorch
+    def _later_stage(self) -> LaterStage:
+        from autocross.fitting.deepen import STAGE  # which needs PyTorch
 
-        assert isinstance(options, DeepOptions)
-        return DeepTraining(options, reporter, interrupt)
+        return STAGE
 
 
 WideDeepClassifier.__doc__ = documented(WideDeepClassifier.__doc__, DeepOptionList, FITTED)

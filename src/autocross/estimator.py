@@ -23,7 +23,8 @@ from autocross import checkpoint
 from autocross.errors import AutoCrossError, LabelError, OptionError, TableError
 from autocross.events import FitStarted, Reporter
 from autocross.features import FieldCodes
-from autocross.interrupts import Interrupt, interruptible
+from autocross.fitting import fit as fitting
+from autocross.interrupts import interruptible
 from autocross.observers.journal import Journal
 from autocross.observers.progress import DISPLAY, display
 from autocross.options import OptionList, Options, documented, values_of
@@ -34,7 +35,6 @@ from autocross.table.coerce import typed
 from autocross.table.frames import to_polars
 from autocross.table.ingest import part_of, source_of, unlabelled
 from autocross.table.outputs import Kind, keep_apart
-from autocross.training import Training
 
 Output = Literal["csr", "codes", "frame"]
 
@@ -61,9 +61,9 @@ class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         with observed(self._options(), X) as (options, reporter), interruptible() as interrupt:
             checkpoint.prepare(options)
-            training = self._training(options, reporter, interrupt)
+            later = self._later_stage()  # which may need a library that is not there
             source = source_of(X, checked_labels(y), sample_weight, options)
-            model = training.fit(source)
+            model = fitting.fit(source, options, reporter, interrupt, later)
         names = source.names
         self.n_features_in_ = len(names)
         self.__dict__.pop("feature_names_in_", None)  # an earlier fit may have had names
@@ -71,9 +71,9 @@ class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = np.array(names, dtype=object)
         self._keep(model)
 
-    def _training(self, options: Options, reporter: Reporter, interrupt: Interrupt) -> Training:
-        """What fits the model."""
-        return Training(options, reporter, interrupt)
+    def _later_stage(self) -> fitting.LaterStage | None:
+        """What comes after the logistic model."""
+        return None
 
     def _keep(self, model: Model) -> None:
         """Take over a model, and what scores with it: scoring itself changes nothing here."""
@@ -253,7 +253,7 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
             "Fit a WideDeepClassifier to the new rows, or refit the model of an AutoCrossClassifier."
         )
     part, target = part_of(X, checked_labels(y), sample_weight, model.producer.encoder.schema, options)
-    return Training(options, reporter, Interrupt()).refit(model, part, target)
+    return fitting.refit(model, part, target, options, reporter)
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def fitted(classifier: AutoCrossClassifier) -> AutoCrossClassifier:
 
     small = partial(EncodingRules, cap=40)
     with (
-        patch("autocross.training.EncodingRules", lambda *args, **rules: small(*args, **{**rules, "n_buckets": 64})),
+        patch("autocross.fitting.encode.EncodingRules", lambda *args, **rules: small(*args, **{**rules, "n_buckets": 64})),
         patch("autocross.search.loop.CAP", 50),
         patch("autocross.search.loop.hash_bits", lambda n_rows: 5),
     ):

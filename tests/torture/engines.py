@@ -36,7 +36,7 @@ def killed(self, number, call):
         os.kill(self.processes[number], signal.SIGKILL)
     return reply(self, number, call)
 
-with patch.object(cluster.RayEngine, "reply", killed), patch("autocross.training.BLOCK_ROWS", 100):
+with patch.object(cluster.RayEngine, "reply", killed), patch("autocross.fitting.run.BLOCK_ROWS", 100):
     model = AutoCrossClassifier(quiet=True, engine="ray", n_jobs=n_jobs, max_crosses=1).fit(rows, "label", "weight")
 model.save(output)
 print(len(calls), sorted(moments))
@@ -68,7 +68,7 @@ def on_threads(rng: np.random.Generator, folder: Path) -> None:
         alone = fit(engine="serial")
         for _ in range(2):
             n_jobs, block = int(rng.integers(1, 6)), int(rng.choice([10, 100, 1000, 25_000]))
-            with patch("autocross.training.BLOCK_ROWS", block):
+            with patch("autocross.fitting.run.BLOCK_ROWS", block):
                 require_same(fit(engine="threads", n_jobs=n_jobs), alone, f"{n_jobs} threads, blocks of {block} rows")
         n_jobs, batch = int(rng.integers(1, 6)), int(rng.integers(30, 900))
         with by_parts(batch):

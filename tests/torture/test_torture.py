@@ -30,7 +30,7 @@ def test_files_are_read_by_parts(tmp_path: Path) -> None:
     with by_parts(30):
         source = source_of(tmp_path / "rows.parquet", "label", None, Options())
         assert not source.in_memory
-        assert max(len(part.label) for part in source.parts()) <= 30
+        assert max(len(part.label) for part in source.parts(source.names)) <= 30
 
 
 # The runner itself: a part that crashes, hangs or raises is a fault, and the next case goes on.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from autocross.engines.base import Engine, carry_on, changes
+from autocross.engines.base import Engine, WorkEnded, carry_on, changes
 from autocross.engines.serial import SerialEngine
 from autocross.engines.threads import ThreadsEngine, in_lanes, n_cores
 from autocross.options import Options
 
-__all__ = ["Engine", "SerialEngine", "ThreadsEngine", "carry_on", "changes", "in_lanes", "make_engine", "n_cores"]
+__all__ = ["Engine", "SerialEngine", "ThreadsEngine", "WorkEnded", "carry_on", "changes", "in_lanes", "make_engine", "n_cores"]
 
 
 def make_engine(options: Options) -> Engine:

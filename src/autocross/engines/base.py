@@ -59,6 +59,10 @@ def changes(
     return mark
 
 
+class WorkEnded(Exception):  # noqa: N818  no error
+    """What `Engine.between` raises to end the work between two tasks: the blocks are whole, and further tasks may run."""
+
+
 def carry_on() -> None:
     """What happens between two tasks of an engine, unless it is told otherwise."""
 
@@ -71,6 +75,8 @@ class Engine(ABC):
     has_disk: bool = True  # whether blocks may be kept in files of this machine
     memory: int | None = None  # bytes for blocks, where that is not a matter of this machine
     stride: int = 1 << 20  # rows that a call should visit: fewer do not pay for it, and more would leave the cache
+    odds_of: Any = None  # whose odds the blocks hold now, as the driver knows,
+    former_of: Any = None  # and whose they remember for comparison
     between: Callable[[], None] = staticmethod(carry_on)  # called before every task; what it raises ends the work there
 
     @abstractmethod

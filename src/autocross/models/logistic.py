@@ -154,28 +154,61 @@ class Term:
     promised: float = 0.0
 
 
-class Regression:
-    """Logistic models side by side on the blocks of an engine."""
+class WrongOrder(AssertionError):  # noqa: N818  our own mistake, not the user's
+    """A regression is asked for what depends on odds that the blocks do not hold."""
 
-    def __init__(self, engine: Engine, total_weight: float, n_models: int, *, min_count: int = 1, everyone: bool = False) -> None:
+
+class Regression:
+    """Logistic models side by side: their terms, and the engine whose blocks hold the odds of one regression at a time.
+
+    `begin`, `branch` and `restore` bring the odds of a regression into the blocks. Another one that is asked for a step, a loss or
+    a score then raises `WrongOrder`.
+    """
+
+    def __init__(self, engine: Engine, total_weight: float, n_models: int, min_count: int, n_labels: Ints) -> None:
         self.engine = engine
         self.total_weight = total_weight
         self.n_models = n_models
         self.min_count = min_count
+        self.n_rows = int(n_labels.sum())
+        self.mean_weight = total_weight / self.n_rows
+        self.rarer_rate = int(n_labels.min()) / self.n_rows
         # Fixed point: a sum of all gradients is 2^61 at most, and 2^62 if rows weigh twice as much; a loss may be a thousand times
         # a gradient.
         self.unit = 2.0 ** (61 - ceil_log2(total_weight))
         self.loss_unit = self.unit / 1024
         self.bin_unit = self.unit / 2048  # a bin counts in floats: all of them stay below 2^51
         self.terms: dict[Cross, Term] = {}
+        self.n_moves = 0  # how often its weights have changed
         self.sweep_seconds = 0.0  # what the last sweep over all fields took
+
+    @classmethod
+    def begin(cls, engine: Engine, total_weight: float, n_models: int, *, min_count: int = 1, everyone: bool = False) -> Regression:
+        """A regression with an intercept of zero; the blocks hold odds of 1. With ``everyone`` no row is left out any more."""
         if everyone:
             engine.each(learn_from_all)
-        n_labels = engine.total(start, n_models)
-        self.n_rows = int(n_labels.sum())
-        self.mean_weight = total_weight / self.n_rows
-        self.rarer_rate = int(n_labels.min()) / self.n_rows
-        self.add(INTERCEPT, Field("", "", 1, shares_rare=False), UNPENALISED)
+        regression = cls(engine, total_weight, n_models, min_count, engine.total(start, n_models))
+        engine.odds_of = regression
+        regression.add(INTERCEPT, Field("", "", 1, shares_rare=False), UNPENALISED)
+        return regression
+
+    def branch(self) -> Regression:
+        """A twin whose terms can change on their own. From now on the odds in the blocks are the twin's."""
+        self.needs_odds()
+        twin = copy(self)
+        twin.terms = {cross: replace(term, weight=term.weight.copy()) for cross, term in self.terms.items()}
+        self.engine.odds_of = twin
+        return twin
+
+    def restore(self) -> None:
+        """Bring the odds of the weights into the blocks."""
+        self.engine.each(start_from, self.n_models, {cross: np.exp(term.weight) for cross, term in self.terms.items()})
+        self.engine.odds_of = self
+
+    def needs_odds(self) -> None:
+        """Fail unless the blocks hold the odds of this regression."""
+        if self.engine.odds_of is not self:
+            raise WrongOrder("The blocks hold the odds of another regression. Call restore first.")
 
     def add(self, cross: Cross, field: Field, penalty: Penalty, weight: Floats | None = None) -> None:
         """Put a field into the model, with weight zero or with the weights given, (n_codes, n_models) or (n_codes, 1)."""
@@ -191,11 +224,14 @@ class Regression:
 
     def move(self, cross: Cross, delta: Floats) -> None:
         """Change a field's weights, here and in the odds of the blocks."""
+        self.needs_odds()
+        self.n_moves += 1
         self.terms[cross].weight += delta
         self.engine.each(scale, cross, np.exp(delta))
 
     def sums(self, cross: Cross, moved: Cross | None = None, factor: Floats | None = None) -> Ints:
         """Gradient and curvature of every code of a field, after applying the former field's step, if one is due."""
+        self.needs_odds()
         term = self.terms[cross]
         sums = self.engine.total(scale_and_gather, moved, factor, cross, term.field.n_codes, self.unit_of(cross))
         kernels.tie(sums, term.tied)
@@ -226,6 +262,7 @@ class Regression:
     def sweep(self, crosses: Sequence[Cross] | None = None) -> float:
         """One step for every field in turn; returns the decrease of the loss promised by the steps, per unit of weight."""
         began, chosen = perf_counter(), crosses or tuple(self.terms)
+        self.n_moves += 1
         moved: Cross | None = None
         factor: Floats | None = None
         for cross in chosen:
@@ -267,18 +304,9 @@ class Regression:
                 at_work = everyone
         return max_sweeps
 
-    def copy(self) -> Regression:
-        """A twin whose terms can change on their own. Both speak of the same blocks."""
-        twin = copy(self)
-        twin.terms = {cross: replace(term, weight=term.weight.copy()) for cross, term in self.terms.items()}
-        return twin
-
-    def restore(self) -> None:
-        """Bring the odds of the blocks back to those of the weights."""
-        self.engine.each(start_from, self.n_models, {cross: np.exp(term.weight) for cross, term in self.terms.items()})
-
     def objective(self) -> Floats:
         """Each model's penalised loss on the rows it learns from: what the sweeps bring down."""
+        self.needs_odds()
         loss = self.engine.total(losses, self.loss_unit)[:, 0] / self.loss_unit
         for term in self.terms.values():
             own = np.where(term.tied, 0.0, term.weight)  # a shared weight is penalised once
@@ -290,16 +318,19 @@ class Regression:
 
     def left_out_loss(self) -> float:
         """Summed loss of the rows that judge."""
+        self.needs_odds()
         return float(self.engine.total(losses, self.loss_unit)[:, 1].sum()) / self.loss_unit
 
     def try_penalties(self, cross: Cross, sums: Ints, penalties: Sequence[Penalty]) -> tuple[Floats, Floats]:
         """Loss of the left-out rows after one step of the field under each penalty, and the steps, the last axis."""
+        self.needs_odds()
         deltas = np.stack([self.step(cross, sums, penalty)[0] for penalty in penalties], axis=2)
         found = self.engine.total(try_scales, cross, np.exp(deltas), self.loss_unit) / self.loss_unit
         return found, deltas
 
     def judged(self) -> tuple[Floats, NDArray[np.uint8], Floats]:
         """Log-odds, labels and weights of the rows that judge. Each fold's log-odds come from another model."""
+        self.needs_odds()
         parts = self.engine.each(left_out)
         score, label, weight, _ = (np.concatenate(column) for column in zip(*parts, strict=True))
         weight = weight.astype(np.float64)
@@ -343,7 +374,7 @@ def again(former: Regression, tolerance: float = 1e-5, max_sweeps: int = 10) -> 
 
     Old weights may have seen the rows that judge now.
     """
-    regression = Regression(former.engine, former.total_weight, former.n_models, min_count=former.min_count)
+    regression = Regression.begin(former.engine, former.total_weight, former.n_models, min_count=former.min_count)
     for cross, term in former.terms.items():
         if cross != INTERCEPT:
             regression.add(cross, term.field, term.penalty)

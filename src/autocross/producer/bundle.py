@@ -7,7 +7,7 @@ file gives a BundleError, never a wrong score.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ def save(model: Model, path: str | Path) -> None:
         "columns": [pack_column(at, one, arrays) for at, one in enumerate(model.producer.encoder.columns)],
         "crosses": [pack_cross(at, one, arrays) for at, one in enumerate(model.producer.crosses)],
         "intercept": model.intercept,
-        "penalties": model.penalties,
+        "penalties": [astuple(penalty) for penalty in model.penalties],
         "about": {**asdict(model.about), "history": timeless(model.about.history)},
     }
     for at, weight in enumerate(model.weights):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.errors import OptionError
-from autocross.features import FIRST, MISSING, Field, FieldCodes
+from autocross.features import FIRST, MISSING, Field, FieldCodes, Penalty
 from autocross.producer.deep import DeepPart
 from autocross.table.columns import Table
 
@@ -145,7 +145,7 @@ class Model:
     producer: Producer
     intercept: float
     weights: tuple[Floats, ...]
-    penalties: tuple[tuple[float, float, float], ...]  # l1, l2, smooth
+    penalties: tuple[Penalty, ...]
     about: About = field(default_factory=lambda: About("", (0, 1), "auc", None, 0))
     deep: DeepPart | None = None
 

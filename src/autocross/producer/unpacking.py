@@ -21,7 +21,7 @@ from autocross.encoding.encoder import ColumnEncoder, Encoder
 from autocross.encoding.timestamps import PARTS, Calendar
 from autocross.encoding.vocabulary import DIGEST, PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError
-from autocross.features import FIRST
+from autocross.features import FIRST, Penalty
 from autocross.options import MOST_HIDDEN, Metric
 from autocross.producer.container import Container, quoted, require
 from autocross.producer.deep import DeepPart
@@ -124,12 +124,12 @@ def unpack_weights(at: int, name: str, stored: Container) -> NDArray[np.float64]
     return weight
 
 
-def unpack_penalties(entries: Any, n_terms: int) -> tuple[tuple[float, float, float], ...]:
+def unpack_penalties(entries: Any, n_terms: int) -> tuple[Penalty, ...]:
     proper = all(is_number(one) and one >= 0 for three in entries for one in three)
     require(proper, "it has a penalty that is no number of 0 or more")
-    penalties = tuple((float(l1), float(l2), float(smooth)) for l1, l2, smooth in entries)
+    penalties = tuple(Penalty(float(l1), float(l2), float(smooth)) for l1, l2, smooth in entries)
     require(len(penalties) == n_terms, "it has the wrong number of penalties")
-    require(all(l2 > 0 for _, l2, smooth in penalties if smooth), "it holds neighbours together, but nothing near zero")
+    require(all(penalty.l2 > 0 for penalty in penalties if penalty.smooth), "it holds neighbours together, but nothing near zero")
     return penalties
 
 

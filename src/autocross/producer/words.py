@@ -41,7 +41,7 @@ def summary(model: Model) -> dict[str, Any]:
                 "name": field.name,
                 "column": field.column,
                 "n_codes": field.n_codes,
-                **dict(zip(("l1", "l2", "smooth"), model.penalties[at], strict=True)),
+                **asdict(model.penalties[at]),
                 "strongest": [[shortened(producer.describe(at, code)), float(weight[code])] for code in order],
             }
         )

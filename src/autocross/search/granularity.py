@@ -28,7 +28,7 @@ def gains(
     The blocks have codes of stems, ``stems`` a table from these to the codes of each field: one pass over the rows serves all
     fields of a stem, since sums of sums are the same to the bit.
     """
-    regression = Regression(engine, total_weight, n_models)
+    regression = Regression.begin(engine, total_weight, n_models)
     regression.converge(FINE)
     base = regression.left_out_loss()
     found = {}

@@ -99,6 +99,7 @@ def tournament(
 ) -> list[Scored]:
     """The candidates of the last rung, best first. ``watch`` is told of each rung: its number, how many there are, its
     rows, its ranking."""
+    regression.needs_odds()
     planned = rungs.plan(len(candidates), n_rows, regression.rarer_rate)
     left = list(candidates)
     ranked: list[Scored] = []

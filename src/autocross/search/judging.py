@@ -18,7 +18,7 @@ from autocross.crossing import CrossCoder
 from autocross.engines import Engine, changes
 from autocross.events import CrossTried, Reporter
 from autocross.features import Penalty
-from autocross.models.logistic import Regression
+from autocross.models.logistic import Regression, WrongOrder
 from autocross.models.tuning import FINE
 from autocross.search.coding import Coded
 from autocross.search.policy import Trial
@@ -139,14 +139,22 @@ class Judge:
         self.reporter = reporter
         self.n_clusters = n_clusters
         self.score = score
+        self.n_moves = 0  # of the regression that is remembered, at that time
 
-    def remember(self) -> None:
-        """From now on proposals are compared with the set whose odds the blocks have."""
+    def remember(self, regression: Regression) -> None:
+        """From now on proposals are compared with this regression, whose odds the blocks hold."""
+        regression.needs_odds()
         self.engine.each(remember)
+        self.engine.former_of = regression
+        self.n_moves = regression.n_moves
 
     def recall(self) -> None:
-        """Give the blocks the odds of that set again."""
+        """Give the blocks the odds of that regression again."""
+        regression = self.engine.former_of
+        if regression is None or regression.n_moves != self.n_moves:
+            raise WrongOrder("The blocks remember no regression, or one that has changed since.")
         self.engine.each(recall)
+        self.engine.odds_of = regression
 
     def judge(self, proposal: Proposal, has_crosses: bool, former_score: float, round: int) -> Verdict | None:
         """What the proposal gains over the set that is remembered, if that is enough. ``has_crosses`` tells of that set."""
@@ -172,6 +180,9 @@ class Judge:
     def gain(self, regression: Regression) -> tuple[float, float]:
         """Gain a row of mean weight over what is remembered, and its standard error. Rows of one group or period do not err on
         their own."""
+        regression.needs_odds()
+        if self.engine.former_of is None:
+            raise WrongOrder("The blocks remember no regression to compare with.")
         unit, mean_weight = regression.loss_unit, regression.mean_weight
         rows, total, *digits = self.engine.total(compare, unit).tolist()
         n, squares = float(rows), float(sum(digit * power for digit, power in zip(digits, SQUARE_DIGITS, strict=True)))

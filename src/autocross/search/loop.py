@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from autocross.blocks import INTERCEPT, Cross, refold
+from autocross.blocks import INTERCEPT, Cross, draw_folds
 from autocross.crossing import MOST_ENTRIES
 from autocross.engines import Engine
 from autocross.events import CandidatesRanked, Reporter
@@ -148,7 +148,7 @@ class Search:
     def draw_folds(self, round: int, n_models: int) -> None:
         """The folds of a round; the rows of a single holdout stay the same."""
         if n_models > 1:
-            self.engine.each(refold, self.fresh(round).rule)
+            draw_folds(self.engine, self.fresh(round).rule)
 
     def children(self, state: State) -> list[fieldwise.Candidate]:
         """The crosses that may come next."""
@@ -188,7 +188,7 @@ class Search:
             wanted = min(wanted, self.options.max_crosses - len(state.accepted))
         former = self.refitted(state)
         begun = former.score
-        self.judge.remember()
+        self.judge.remember(former.regression)
         better: list[State] = []
         n_refused, tried = 0, set()
         for best in self.simpler_first(ranked):
@@ -205,7 +205,7 @@ class Search:
             if child is not None and in_a_row:
                 former = child
                 self.keep(child)
-                self.judge.remember()
+                self.judge.remember(child.regression)
             else:
                 self.judge.recall()
             if n_refused == self.policy.tries or len(better) == wanted:
@@ -223,7 +223,7 @@ class Search:
 
     def propose(self, state: State, best: halving.Scored, n_rivals: int) -> State | None:
         """The state with the cross, if that is better beyond chance."""
-        regression, cross = state.regression.copy(), best.candidate.cross
+        regression, cross = state.regression.branch(), best.candidate.cross
         coder, n_collisions = self.codes.code(best.candidate, regression.min_count)
         field = coder.field([self.fields[at] for at in cross])
         penalty = best.penalty.times(self.policy.shrink)
@@ -253,7 +253,7 @@ class Search:
             self.draw_folds(state.round + 1, state.regression.n_models)
             regression = again(state.regression, FINE, tuning.MAX_SWEEPS if relax is None else self.policy.rough_sweeps)
         else:
-            regression = state.regression.copy()
+            regression = state.regression.branch()
         if relax is not None:  # a cross with much to say may say it now
             for accepted in state.accepted:
                 tuning.choose_near(regression, accepted.coder.fields, accepted.penalty, relax)

@@ -6,8 +6,10 @@ Work ends between two tasks of an engine, never within one, so that what was fou
 from __future__ import annotations
 
 import math
+from copy import copy
 from enum import Enum
 
+from autocross.engines import WorkEnded
 from autocross.events import Reporter
 from autocross.interrupts import Interrupt
 from autocross.kernels import seconds_compiling
@@ -33,8 +35,8 @@ class Why(Enum):
         return self in (Why.NO_MORE, Why.HARDLY_MORE, Why.NO_RISE)
 
 
-class Stopped(Exception):  # noqa: N818  no error: the fit goes on to its end
-    """There is a reason to end."""
+class Stopped(WorkEnded):
+    """There is a reason to end. That is no error: the fit goes on to its end."""
 
     def __init__(self, why: Why) -> None:
         super().__init__(why.value)
@@ -42,15 +44,25 @@ class Stopped(Exception):  # noqa: N818  no error: the fit goes on to its end
 
 
 class Stopping:
-    """Knows when to end. ``reserve`` is how many seconds the last fit will take, as far as that is known."""
+    """Knows when to end. ``share`` is that of the time limit which belongs to the search and the last fit.
 
-    def __init__(self, time_limit: float | None, reporter: Reporter, interrupt: Interrupt) -> None:
-        self.time_limit = time_limit
+    ``reserve`` is how many seconds the last fit will take, as far as that is known.
+    """
+
+    def __init__(self, time_limit: float | None, reporter: Reporter, interrupt: Interrupt, share: float = 1.0) -> None:
+        self.whole_limit = time_limit
+        self.time_limit = None if time_limit is None else share * time_limit
         self.reporter = reporter
         self.interrupt = interrupt
         self.compiled_before = seconds_compiling()
         self.reserve = math.inf
         self.excused = 0.0  # seconds that do not count: those of starting a cluster
+
+    def for_all(self) -> Stopping:
+        """The same for what comes after the search, which may take the rest of the time limit."""
+        later = copy(self)
+        later.time_limit = self.whole_limit
+        return later
 
     @property
     def seconds_left(self) -> float | None:

@@ -36,7 +36,7 @@ def broaden(search: Search, state: State) -> State | None:
         return None
     search.reporter.tell(PhaseStarted, phase=PHASE, steps=2)
     before = search.refitted(state)  # the folds so far have chosen crosses: they flatter these
-    search.judge.remember()
+    search.judge.remember(before.regression)
     for group, crosses in groups:
         if broad := propose(search, before, group, crosses):
             return broad
@@ -121,7 +121,7 @@ def weak_crosses(search: Search, regression: Regression, group: Group) -> list[C
 
 def with_all(search: Search, before: Regression, found: list[Cross], group: Group) -> tuple[Regression, list[Coded]]:
     """The regression with all of the crosses, under one strong penalty, their weights still zero."""
-    broad, coded = before.copy(), []
+    broad, coded = before.branch(), []
     smooth = group.penalty.times(before.mean_weight)
     for at, field in enumerate(search.fields):
         if group.coarse and (at,) not in broad.terms:

@@ -99,7 +99,7 @@ def dialect_of(schema: Schema, options: OptionList) -> Dialect:
 
 def check_copy(X: Any, limit: int) -> None:
     """Refuse a table of another library than polars whose copy alone would fill the memory that may be used."""
-    copied = isinstance(X, np.ndarray) or (hasattr(X, "columns") and not isinstance(X, (pl.DataFrame, pl.LazyFrame)))
+    copied = not isinstance(X, (pl.DataFrame, pl.LazyFrame)) and (isinstance(X, np.ndarray) or hasattr(X, "columns"))
     n_bytes = 8 * math.prod(getattr(X, "shape", ())) if copied else 0
     if n_bytes > COPY * limit:
         raise TableError(

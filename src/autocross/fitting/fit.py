@@ -1,0 +1,98 @@
+"""A fit on one page: read, encode, tune and search, finish; and a refit, which has new rows for old features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autocross import reading
+from autocross.blocks import INTERCEPT, make_blocks
+from autocross.errors import LabelError
+from autocross.events import Reporter, SearchStopped
+from autocross.fitting.encode import Encoded, Rows, encode
+from autocross.fitting.finish import Finished, final_weights, finish, found_cross, recorded
+from autocross.fitting.read import read
+from autocross.fitting.run import Run, n_lots, started
+from autocross.fitting.search import search
+from autocross.fitting.tune import Best, lay_out
+from autocross.folds import FoldRule
+from autocross.interrupts import Interrupt
+from autocross.options import Options
+from autocross.producer.model import Model, Producer
+from autocross.search.coding import put
+from autocross.search.stopping import Stopped
+from autocross.table.coerce import typed
+from autocross.table.labels import Classes, match_labels
+from autocross.table.source import Part, Source
+
+
+@dataclass(frozen=True)
+class LaterStage:
+    """What another kind of model does after the logistic one is finished, and the share of the time limit that is left for it.
+
+    ``check`` refuses what cannot be done, before the work begins.
+    """
+
+    share: float
+    check: Callable[[Options, Source], None]
+    run: Callable[[Run, Source, Encoded, Finished], Finished]
+
+
+def fit(source: Source, options: Options, reporter: Reporter, interrupt: Interrupt, later: LaterStage | None = None) -> Model:
+    """A model of the rows."""
+    if later is not None:
+        later.check(options, source)
+    search_share = 1.0 if later is None else 1.0 - later.share
+    with started(options, reporter, interrupt, search_share, on_disk=not source.in_memory) as run:
+        encoded = encode(run, source, read(run, source))
+        best = best_found(run, encoded)
+        finished = finish(run, encoded.rows, best)
+        if later is not None:
+            finished = later.run(run, source, encoded, finished)
+    crosses = tuple(found_cross(best.encoder, accepted) for accepted in best.accepted)
+    return recorded(run, encoded.rows, finished, crosses)
+
+
+def best_found(run: Run, encoded: Encoded) -> Best:
+    """The best set of features, or the best there was when the search had to end."""
+    kept: list[Best] = []
+    run.engine.between = run.stopping.check
+    try:
+        why = search(run, encoded, kept.append)
+    except Stopped as stopped:
+        why = stopped.why
+        if not kept:
+            every = range(len(encoded.encoder.fields))
+            fields = every if run.options.time_limit is None else encoded.encoder.coarsest()
+            kept.append(Best(lay_out(run, encoded, fields, coarse=False).encoder))
+    best = kept[-1]
+    run.reporter.tell(SearchStopped, why=why.value, n_crosses=len(best.accepted))
+    for n, accepted in enumerate(best.accepted, start=1):
+        run.history.append({"seconds": accepted.seconds, "crosses": n, "score": accepted.score})
+    return best
+
+
+def refit(model: Model, part: Part, target: str, options: Options, reporter: Reporter) -> Model:
+    """New weights on new rows, for the same fields under the same penalties."""
+    label = match_labels(part.label, target, model.about.classes)
+    if label.min() == label.max():
+        raise LabelError(f"The target {target!r} holds one class only, so there is nothing to learn. Give rows of both classes.")
+    producer = model.producer
+    codes = producer.encoder.encode(typed(part.features, producer.encoder.schema))
+    total_weight = reading.weighed(reading.weigh(part.weight))
+    exponent = reading.mean_exponent(total_weight, len(label))
+    weight, total_weight = np.ldexp(part.weight, -exponent), math.ldexp(total_weight, -exponent)
+    rows = Rows(len(label), int(np.bincount(label).min()), total_weight, target, Classes(*model.about.classes), exponent)
+    penalties = {term: penalty.times(2.0**-exponent) for term, penalty in zip(producer.terms, model.penalties, strict=True)}
+    start = {INTERCEPT: np.array([model.intercept]), **dict(zip(producer.terms, model.weights, strict=True))}
+    with started(options, reporter, Interrupt(), 1.0, on_disk=False) as run:
+        n_blocks = n_lots(rows.n_rows, run.engine.n_workers)
+        run.engine.place(make_blocks(codes, label, weight, FoldRule(1, holdout=True), run.seed, n_blocks))
+        crosses = tuple(replace(cross, width=max(cross.width, *run.engine.each(put, cross))) for cross in producer.crosses)
+        producer = Producer(producer.encoder.widened_to(codes), crosses)
+        intercept, weights = final_weights(run, producer, rows, penalties, start)
+    run.rules, run.history = list(model.about.rules), list(model.about.history)
+    return recorded(run, rows, Finished(producer, intercept, weights, penalties, None), model.about.crosses)

@@ -1,0 +1,99 @@
+"""The first stage: what each column holds, and which labels there are. All rows are gone through once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from autocross import reading
+from autocross.errors import TableError
+from autocross.events import PhaseStarted, StepDone
+from autocross.fitting.run import Run, n_lots
+from autocross.memory import Allowance
+from autocross.options import Options
+from autocross.reading import Looked, Reader, Request
+from autocross.table.digest import Digest
+from autocross.table.labels import Classes
+from autocross.table.source import Source
+
+READING = "reading columns"
+LOOK_SHARE = 0.25  # of the time limit, after which columns that were not reached are left out
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a table holds: a digest of each column, the two labels, the rows of each share, and the weight of all of them."""
+
+    digests: Sequence[Digest]
+    classes: Classes
+    share_rows: Sequence[int]
+    total_weight: float
+
+    @property
+    def n_rows(self) -> int:
+        return sum(self.share_rows)
+
+
+def read(run: Run, source: Source) -> Contents:
+    """Look at all columns. Those that there is no memory for together are looked at one after the other, each time in all rows."""
+    run.reporter.tell(PhaseStarted, phase=READING, steps=2)
+    if not source.n_rows:
+        raise TableError("The table has no rows. Give at least one.")
+    engine, options = run.engine, run.options
+    shares = source.shares(n_lots(source.n_rows, engine.n_shares))
+    n_threads = engine.n_workers // engine.n_shares
+    engine.place([Reader(share, number, n_threads) for number, share in enumerate(shares)])
+    digests: dict[str, Digest] = {}
+    waiting = dict.fromkeys(sorted(source.names), 0)  # by name, so that the order of columns changes nothing
+    looked: list[Looked] = []  # in the first columns
+    while waiting and not (looked and run.stopping.hurry(LOOK_SHARE)):
+        names = columns_that_fit(waiting, run.allowed)
+        engine.each(reading.begin_to_look, Request(names, options.types or {}, unused(options), run.allowed))
+        go_through(run, 1, reading.look_on, "looked at", LOOK_SHARE)
+        new = engine.each(reading.looked)
+        if looked and any(share.cut for share in new):
+            break  # these columns are not known in all rows that the first ones are known in
+        looked = looked or new
+        digests |= {digest.name: digest for digest in reading.together(new, run.each)}
+        waiting = {name: size for name, size in waiting.items() if name not in names} | new[0].waiting
+    share_rows = [share.n_rows for share in looked]
+    if source.share < 1.0 or any(share.cut for share in looked):
+        which = "those that were read by then" if any(share.cut for share in looked) else "drawn at random"
+        run.reporter.warn(
+            f"The time limit of {options.time_limit:g} s leaves no time for all rows: the model learns from "
+            f"{sum(share_rows):,}, {which}. Raise time_limit to use more."
+        )
+    if not sum(share_rows):
+        raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
+    classes = reading.labels_of(looked).classes(options.positive)
+    total_weight = reading.weighed(np.sum([share.weight for share in looked], axis=0))
+    return Contents([digests[name] for name in sorted(digests)], classes, share_rows, total_weight)
+
+
+def columns_that_fit(expected: Mapping[str, int], allowed: Allowance | None) -> list[str]:
+    """Columns that can be looked at in one pass, one at least, by the bytes that the values of each are expected to take."""
+    names: list[str] = []
+    for name, size in expected.items():
+        if names and allowed is not None and size + sum(expected[other] for other in names) > allowed.for_columns:
+            break
+        names.append(name)
+    return names
+
+
+def unused(options: Options) -> set[str]:
+    """Columns that the user says are no features."""
+    ignored = {name for name, kind in (options.types or {}).items() if kind == "ignore"}
+    return ignored | {*(options.exclude or ())} | ({options.groups} if options.groups else set())
+
+
+def go_through(run: Run, step: int, task: Callable[[Reader, bool], tuple[int, bool]], what: str, share: float) -> None:
+    """A pass over the rows, piece by piece; once this share of the time limit is gone, in a hurry."""
+    n_rows, done = 0, False
+    while not done:
+        former = n_rows
+        counts = run.engine.each(task, run.stopping.hurry(share))
+        n_rows, done = sum(n for n, _ in counts), all(over for _, over in counts)
+        if n_rows > former:
+            run.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {what}")

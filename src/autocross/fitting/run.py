@@ -1,0 +1,82 @@
+"""What the stages of one fit share: its options, its engine, whom it tells, when it ends, and what it has decided so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from autocross.engines import Engine, in_lanes, make_engine, n_cores
+from autocross.events import Reporter, RuleApplied
+from autocross.interrupts import Interrupt
+from autocross.memory import Allowance, memory_limit
+from autocross.models.logistic import Regression, left_out_bins
+from autocross.models.metrics import measure, measure_bins
+from autocross.options import Options
+from autocross.producer.model import Rule
+from autocross.scratch import Scratch
+from autocross.search.stopping import Stopping
+
+BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
+EXACT_ROWS = 250_000  # up to which rows that judge are gathered in one place and ranked
+
+
+@dataclass
+class Run:
+    """One fit that is under way. ``each`` goes through columns side by side; ``allowed`` is given where codes are kept in files."""
+
+    options: Options
+    reporter: Reporter
+    stopping: Stopping
+    engine: Engine
+    each: Callable[..., Iterable[Any]]
+    allowed: Allowance | None = None
+    rules: list[Rule] = field(default_factory=list)
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def seed(self) -> int:
+        return self.options.random_state or 0
+
+    def rule(self, name: str, value: object, why: str) -> None:
+        """Note what a rule decided; `show` prints it."""
+        self.rules.append(Rule(name, str(value), why))
+        self.reporter.tell(RuleApplied, name=name, value=str(value), why=why)
+
+    def score(self, regression: Regression) -> float:
+        """The validation score in the user's metric; of many rows counted in bins, within 0.00001 of the exact one."""
+        metric = self.options.metric
+        regression.needs_odds()
+        if regression.n_rows > EXACT_ROWS:
+            bins = self.engine.total(left_out_bins, regression.n_rows, regression.bin_unit)
+            if metric == "log_loss":
+                return -regression.left_out_loss() / (int(bins.sum()) / regression.bin_unit)
+            return measure_bins(metric, bins)
+        score, label, weight = regression.judged()
+        return measure(metric, label, score, weight)
+
+
+@contextmanager
+def started(options: Options, reporter: Reporter, interrupt: Interrupt, search_share: float, on_disk: bool) -> Iterator[Run]:
+    """A run with an engine of its own. Starting a cluster takes none of the user's time limit.
+
+    ``search_share`` is the share of the time limit that belongs to the search; ``on_disk`` says that codes are to be kept in files
+    where the engine can do so.
+    """
+    stopping = Stopping(options.time_limit, reporter, interrupt, search_share)
+    began = reporter.seconds
+    with ExitStack() as open_things:
+        engine = open_things.enter_context(make_engine(options))
+        stopping.excused += reporter.seconds - began
+        threads = open_things.enter_context(ThreadPoolExecutor(n_cores()))
+        run = Run(options, reporter, stopping, engine, in_lanes(threads, n_cores()))
+        if on_disk and engine.has_disk:
+            run.allowed = Allowance(memory_limit(options.memory_limit), open_things.enter_context(Scratch()))
+        yield run
+
+
+def n_lots(n_rows: int, n_workers: int) -> int:
+    """A share or a block for each worker where there are rows enough."""
+    return min(n_workers, max(1, n_rows // BLOCK_ROWS))

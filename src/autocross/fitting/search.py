@@ -1,0 +1,85 @@
+"""The fourth stage: crosses, found round by round, from a regression without any or from a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from autocross import checkpoint, fingerprint
+from autocross.checkpoint import Checkpoint, Setting
+from autocross.events import PhaseStarted
+from autocross.fitting.encode import Encoded
+from autocross.fitting.finish import FINAL_SWEEPS
+from autocross.fitting.run import Run
+from autocross.fitting.tune import Best, Keep, Layout, lay_out, tune
+from autocross.folds import Folds
+from autocross.search.loop import Search, State
+from autocross.search.stopping import Why
+from autocross.search.together import broaden
+
+ROUND_APART = 7919  # between the seeds of the folds of two rounds
+
+
+def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
+    """Tune, then search; ``keep`` is given the best whenever there is a better one. Returns why the search ended."""
+    folder = checkpoint.folder_of(run.options)
+    same = {} if folder is None else identity(run, encoded)
+    layout, begun = resumed(run, encoded, same) if run.options.resume is not None else tuned(run, encoded, keep)
+    run.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
+
+    def keep_state(state: State) -> None:
+        score = state.accepted[-1].score if state.accepted else begun.score
+        needs_coarse = max(field for cross in state.features for field in cross) >= len(layout.encoder.fields)
+        run.stopping.reserve = FINAL_SWEEPS / 2 * state.regression.sweep_seconds
+        keep(Best(layout.broader if needs_coarse else layout.encoder, state.regression, state.accepted, score))
+
+    def finished(beam: list[State]) -> None:
+        if folder is not None:
+            now = replace(begun, beam=beam, last=loop.last, in_vain=loop.in_vain, seconds=run.reporter.seconds_in_all)
+            what, after = f"Keeping a checkpoint in {str(folder)!r}", "The fit goes on, and every later round tries again."
+            run.reporter.attempt(what, lambda: checkpoint.save(folder, now, same), after)
+
+    def fresh(round: int) -> Folds:
+        return encoded.redraw(run.seed + ROUND_APART * round)
+
+    n_clusters = encoded.folds.n_clusters
+    loop = Search(run.engine, layout.broader.fields, encoded.rows.n_rows, run.options, run.reporter, n_clusters, fresh, run.score)
+    loop.last, loop.in_vain = begun.last, begun.in_vain
+    for coder in {accepted.coder.fields: accepted.coder for state in begun.beam for accepted in state.accepted}.values():
+        loop.codes.put(coder)
+    best, why = loop.run(begun.beam, keep_state, finished)
+    if why.by_itself and (broad := broaden(loop, best)):
+        keep_state(broad)
+    return why
+
+
+def identity(run: Run, encoded: Encoded) -> dict[str, Any]:
+    """What must be the same for the search to go on another time."""
+    rows = encoded.rows
+    return fingerprint.identity(run.options, run.engine, encoded.encoder, rows.n_rows, rows.target, rows.classes.words, run.rules)
+
+
+def tuned(run: Run, encoded: Encoded, keep: Keep) -> tuple[Layout, Checkpoint]:
+    """Where a search begins that has no crosses yet."""
+    n_rules = len(run.rules)
+    begun = tune(run, encoded, keep)
+    (scored,) = run.history
+    rules, seconds = run.rules[n_rules:], run.reporter.seconds
+    beam = [State((), begun.regression)]
+    return begun.layout, Checkpoint(list(begun.layout.kept), beam, {}, set(), rules, begun.score, scored["seconds"], seconds)
+
+
+def resumed(run: Run, encoded: Encoded, same: Mapping[str, Any]) -> tuple[Layout, Checkpoint]:
+    """Where a search was left."""
+    assert run.options.resume is not None
+    rows = encoded.rows
+    setting = Setting(
+        run.options, run.engine, encoded.encoder, rows.n_rows, rows.total_weight, encoded.folds.n_models, encoded.min_count
+    )
+    left = checkpoint.load(Path(run.options.resume), same, setting)
+    run.rules += left.rules
+    run.history.append({"seconds": left.scored_after, "crosses": 0, "score": left.score})
+    run.reporter.seconds_before = left.seconds - run.reporter.seconds
+    return lay_out(run, encoded, left.kept), left

@@ -1,0 +1,172 @@
+"""The third stage: which granularities of numbers to keep, and a penalty for every field: a regression without crosses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autocross import folds as splits
+from autocross import reading
+from autocross.blocks import INTERCEPT, Block, draw_folds, keep_fields, narrowed
+from autocross.encoding.encoder import Encoder
+from autocross.events import PhaseStarted, StepDone
+from autocross.features import Penalty, least_rows
+from autocross.fitting.encode import Encoded
+from autocross.fitting.run import Run
+from autocross.models import tuning
+from autocross.models.logistic import Regression, again
+from autocross.search import granularity
+from autocross.search.judging import Accepted
+
+TUNING_ROWS = 1_000_000  # on which penalties are chosen, at most: more rows would choose the same
+LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best that a fit has found so far: if it must end early, this is what it ends with.
+
+    Fields without a term in the regression have not been fitted yet.
+    """
+
+    encoder: Encoder
+    regression: Regression | None = None
+    accepted: tuple[Accepted, ...] = ()
+    score: float | None = None
+
+
+Keep = Callable[[Best], None]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The fields that the blocks have: those of the encoder, and perhaps coarse ones behind them, for groups of crosses only."""
+
+    kept: Sequence[int]
+    encoder: Encoder
+    broader: Encoder
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The fields that were kept, and a regression on them, with its score."""
+
+    layout: Layout
+    regression: Regression
+    score: float
+
+
+def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
+    """Granularities, then penalties, then a look at whether the folds are honest."""
+    layout = lay_out(run, encoded, kept_granularities(run, encoded))
+    keep(Best(layout.encoder))
+    regression = tuned(run, encoded, layout.encoder, keep)
+    score = run.score(regression)
+    keep(Best(layout.encoder, regression, (), score))
+    run.history.append({"seconds": run.reporter.seconds, "crosses": 0, "score": score})
+    run.reporter.count_workers(run.engine, "tuning penalties")
+    if look_for_leaks(run, encoded, regression, score):
+        draw_folds(run.engine, encoded.folds.rule)
+        regression = again(regression)
+    return Tuned(layout, regression, score)
+
+
+def lay_out(run: Run, encoded: Encoded, kept: Sequence[int], coarse: bool = True) -> Layout:
+    """Put these fields into the blocks, in place of the stems they are read from, and perhaps coarse ones behind them."""
+    encoder = encoded.encoder
+    origins, narrower = encoder.origins, encoder.keep(kept)
+    added = encoder.coarse(narrower) if coarse and encoded.folds.n_models > 1 else []  # else groups of crosses are not tried
+    run.engine.run(keep_fields, [*(origins[at] for at in kept), *((stem, table) for stem, table, _ in added)])
+    return Layout(kept, narrower, Encoder(narrower.schema, (*narrower.columns, *(column for _, _, column in added))))
+
+
+def kept_granularities(run: Run, encoded: Encoded) -> list[int]:
+    """The fields of numerical columns that tell most, and all other fields."""
+    fields = encoded.encoder.fields
+    stems = {number: stem.tables for number, stem in enumerate(encoded.encoder.stems) if stem.tables}
+    judged = [field for tables in stems.values() for field in tables]
+    if not judged:
+        return list(range(len(fields)))
+    run.reporter.tell(PhaseStarted, phase="choosing granularities", steps=1)
+    gain = granularity.gains(run.engine, encoded.rows.total_weight, encoded.folds.n_models, fields, stems)
+    best = granularity.best_half(fields, gain)
+    detail = f"{len(best)} of {len(judged)} numerical fields kept"
+    run.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)
+    return sorted({*range(len(fields))} - {*judged} | {*best})
+
+
+def weight_of(block: Block) -> NDArray[np.int64]:
+    """The weight of a block's rows, as by `weigh`."""
+    return reading.weigh(block.weight)
+
+
+def tuned(run: Run, encoded: Encoded, encoder: Encoder, keep: Keep) -> Regression:
+    """All fields fitted, their penalties chosen: where there are many rows, on a sample of them."""
+    engine, rows, n_models = run.engine, encoded.rows, encoded.folds.n_models
+    share = min(1.0, TUNING_ROWS / rows.n_rows)
+    if share == 1.0:
+        regression = Regression.begin(engine, rows.total_weight, n_models, min_count=encoded.min_count)
+        keep(Best(encoder, regression))
+        choose_penalties(run, regression, encoder)
+        return regression
+    with narrowed(engine, TUNING_ROWS):
+        # A few heavy rows may make a sample weigh more than its share: no sum may be more than twice what is made room for.
+        weight = max(reading.weighed(engine.total(weight_of)) / 2, rows.total_weight * share)
+        sample = Regression.begin(engine, weight, n_models, min_count=least_rows(encoded.min_count, share))
+        keep(Best(encoder, sample))
+        choose_penalties(run, sample, encoder)
+    regression = Regression.begin(engine, rows.total_weight, n_models, min_count=encoded.min_count)
+    for cross, term in sample.terms.items():
+        if cross == INTERCEPT:
+            regression.move(cross, term.weight)
+        else:
+            regression.add(cross, term.field, term.penalty, term.weight)
+    regression.converge(tuning.FINE, tuning.MAX_SWEEPS)
+    return regression
+
+
+def choose_penalties(run: Run, regression: Regression, encoder: Encoder) -> None:
+    """Fit all fields, their penalties chosen on the rows left out."""
+    phase, step = "tuning penalties", 0
+    shared = run.options.penalty == "shared"
+    at_most = len(tuning.GRID) + (len(tuning.L1_GRID) if shared else tuning.CYCLES)
+    run.reporter.tell(PhaseStarted, phase=phase, steps=at_most)
+
+    def report(detail: str) -> None:
+        nonlocal step
+        step += 1
+        run.reporter.tell(StepDone, phase=phase, step=step, detail=detail, score=run.score(regression))
+
+    for number, field in enumerate(encoder.fields):
+        regression.add((number,), field, Penalty())
+    best = tuning.tune_shared(regression, report, with_l1=shared)
+    if shared:
+        regression.converge(tuning.FINE, tuning.MAX_SWEEPS)
+        run.rule("penalty", f"l1 {best.l1:g}, l2 {best.l2:g} for every field", "best on the rows left out")
+    else:
+        tuning.tune_fields(regression, best, report)
+        run.rule(
+            "penalty",
+            "one for each field, smooth where bins are neighbours",
+            f"best on the rows left out, l2 from {tuning.GRID[0]:g} to {tuning.GRID[-1]:g}",
+        )
+
+
+def look_for_leaks(run: Run, encoded: Encoded, regression: Regression, score: float) -> bool:
+    """Compare with random folds where rows are kept apart by time or group: a large gap is a leak. Says if it looked."""
+    rows, folds = encoded.rows, encoded.folds
+    if folds.kind == "random" or run.options.metric != "auc":
+        return False
+    random = splits.by_row(rows.n_rows, run.seed, folds.n_models == 1, "")
+    draw_folds(run.engine, random.rule)
+    gap = run.score(again(regression)) - score
+    if gap > max(LEAK, 2 * (score * (1 - score) / rows.n_rarer) ** 0.5):  # two standard errors of the AUC, roughly
+        run.reporter.warn(
+            f"With random folds the AUC would look {gap:.3f} better than with folds by {folds.kind} ({score:.4f}): "
+            f"some columns tell which {'period' if folds.kind == 'time' else 'group'} a row is from. "
+            "The lower figure is the honest one for new rows."
+        )
+    return True

@@ -397,7 +397,7 @@ def test_more_workers_than_cores_are_refused(nodes: Cluster, people: pl.DataFram
 
 def test_a_cluster_too_small_for_the_rows_is_told(nodes: Cluster, people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autocross.needs.OF_ROW", 1 << 40)
-    with pytest.raises(EngineError, match=r"400 rows need some .* GiB of memory, and the workers have"):
+    with pytest.raises(EngineError, match=r"400 rows in \d+ fields need some .* GiB of memory, and the workers have"):
         AutoCrossClassifier(engine="ray", n_jobs=2, quiet=True).fit(people, "bought")
 
 

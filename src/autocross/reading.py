@@ -186,7 +186,6 @@ class Looked:
     waiting: dict[str, int]
 
 
-@changes("pass")
 def looked(reader: Reader) -> Looked:
     """What the first pass found."""
     looking = reader.looking

@@ -261,6 +261,7 @@ class Regression:
 
     def sweep(self, crosses: Sequence[Cross] | None = None) -> float:
         """One step for every field in turn; returns the decrease of the loss promised by the steps, per unit of weight."""
+        self.needs_odds()
         began, chosen = perf_counter(), crosses or tuple(self.terms)
         self.n_moves += 1
         moved: Cross | None = None

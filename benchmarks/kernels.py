@@ -324,6 +324,7 @@ def lookup_cases(n_values: int) -> list[Case]:
     order = np.argsort(known)
     edges = np.sort(rng.normal(size=min(n_values, 2000)))
     search, values = Search(edges), rng.normal(size=LOOKUPS)
+    search.prepare()
     found, place = np.zeros(LOOKUPS, table.dtype), np.zeros(LOOKUPS, np.uint16)
     numbers, of_numbers = rng.integers(0, n_values, LOOKUPS, np.int32), np.zeros(LOOKUPS, table.dtype)
 

@@ -90,6 +90,45 @@ def test_encoding_never_sees_a_label_and_search_never_a_raw_value() -> None:
     assert not any(room == "search" and (".table" in module or ".encoding" in module) for room, module in names)
 
 
+# Kernels. Numba keeps machine code on disk, and makes it anew when the kernel's own file has changed. What a kernel takes from
+# another file, be it a function or a number, is compiled into it: a change there would go unnoticed.
+
+
+def foreign_names(source: str) -> set[str]:
+    """What a file of kernels takes from the rest of the package, the two decorators apart."""
+    taken = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            taken |= {alias.name for alias in node.names if alias.name.split(".")[0] == "autocross"}
+        elif isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] == "autocross"):
+            taken |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return taken - {"autocross.kernels.kernel", "autocross.kernels.part"}
+
+
+KERNEL_FILES = sorted(path for path in (SOURCE / "kernels").glob("*.py") if path.name != "__init__.py")
+
+
+@pytest.mark.parametrize("path", KERNEL_FILES, ids=lambda path: path.name)
+def test_kernels_that_call_each_other_share_a_file(path: Path) -> None:
+    assert foreign_names(path.read_text()) == set()
+
+
+def test_what_a_kernel_takes_from_another_file_is_found() -> None:
+    assert foreign_names("from autocross.kernels import kernel, logistic") == {"autocross.kernels.logistic"}
+    assert foreign_names("from autocross.kernels.logistic import ln") == {"autocross.kernels.logistic.ln"}
+    assert foreign_names("def late():\n    import autocross.folds") == {"autocross.folds"}
+    assert foreign_names("from . import logistic") == {"None.logistic"}
+
+
+def test_kernels_are_made_in_their_room_only() -> None:
+    makers = {"autocross.kernels.kernel", "autocross.kernels.part", "numba.njit", "numba.jit", "numba.extending.intrinsic"}
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.parent.name != "kernels":
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.ImportFrom):
+                    assert not makers & {f"{node.module}.{alias.name}" for alias in node.names}, path
+
+
 def test_scoring_a_row_loads_nothing_heavy(tmp_path: Path, saved_model: Path) -> None:
     code = (
         "import sys; from autocross import load; "

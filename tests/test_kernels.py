@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reference
-from autocross.kernels import counting, logistic, slots
+from autocross import folds
+from autocross.kernels import counting, gathering, logistic, slots
 from reference import CodedRows
 from strategies import coded_rows
 
@@ -21,9 +25,9 @@ def gathered(rows: CodedRows, ragged: bool) -> np.ndarray:
     sums = np.zeros((rows.n_codes, rows.offset.shape[1], 2), np.int64)
     common = (rows.label, rows.weight, rows.fold, np.exp(rows.offset), UNIT, sums)
     if ragged:
-        logistic.gather_ragged(rows.codes, rows.starts, *common)
+        gathering.gather_ragged(rows.codes, rows.starts, *common)
     else:
-        logistic.gather(rows.codes, *common)
+        gathering.gather(rows.codes, *common)
     return sums / UNIT
 
 
@@ -42,8 +46,8 @@ def test_twins_agree_on_the_same_rows(rows: CodedRows) -> None:
     np.testing.assert_array_equal(*counts)
     delta = np.linspace(-1, 1, rows.n_codes * n_models).reshape(rows.n_codes, n_models)
     odds = [np.exp(rows.offset) for _ in range(2)]
-    logistic.scale(rows.codes, np.exp(delta), odds[0])
-    logistic.scale_ragged(rows.codes, rows.starts, np.exp(delta), odds[1])
+    gathering.scale(rows.codes, np.exp(delta), odds[0])
+    gathering.scale_ragged(rows.codes, rows.starts, np.exp(delta), odds[1])
     np.testing.assert_array_equal(*odds)
     losses = [np.zeros(2, np.int64) for _ in range(2)]
     deltas = np.stack([delta, -delta], axis=2)
@@ -61,7 +65,7 @@ def test_count_shift_and_losses_match_the_obvious_versions(rows: CodedRows) -> N
     np.testing.assert_array_equal(counts, reference.count(rows))
     delta = np.linspace(-1, 1, rows.n_codes * n_models).reshape(rows.n_codes, n_models)
     moved = np.exp(rows.offset)
-    logistic.scale_ragged(rows.codes, rows.starts, np.exp(delta), moved)
+    gathering.scale_ragged(rows.codes, rows.starts, np.exp(delta), moved)
     np.testing.assert_allclose(np.log(moved), reference.shift(rows, delta), rtol=1e-12, atol=1e-12)
     deltas = np.stack([delta, -2 * delta, 0 * delta], axis=2)
     losses = np.zeros(3, np.int64)
@@ -99,10 +103,10 @@ def test_a_weight_without_penalty_stops_where_nothing_changes_any_more(y: int) -
     codes, odds, intercept = np.zeros(5, np.uint8), np.ones((5, 1)), np.zeros((1, 1))
     for _ in range(300):
         sums, delta = np.zeros((1, 1, 2), np.int64), np.zeros((1, 1))
-        logistic.gather(codes, label, weight, fold, odds, UNIT, sums)
+        gathering.gather(codes, label, weight, fold, odds, UNIT, sums)
         logistic.step(sums, UNIT, intercept, np.zeros((1, 1), bool), 0.0, 0.0, 1, delta)
         intercept += delta
-        logistic.scale(codes, np.exp(delta), odds)
+        gathering.scale(codes, np.exp(delta), odds)
     assert 10 < abs(intercept[0, 0]) <= logistic.FARTHEST
     assert np.isfinite(odds).all()
     assert logistic.row_loss(odds[0, 0], y) < 1e-4
@@ -191,3 +195,43 @@ def test_slots_of_keys_are_counted_and_numbered(hashed: bool) -> None:
     own, code = counts >= 2, np.zeros(n_slots, np.uint32)
     assert slots.number(np.packbits(own), 2, 1, code) == 2 + own.sum()
     assert code.tolist() == [2 + int(own[:at].sum()) if own[at] else 1 for at in range(n_slots)]
+
+
+# One number of folds, and kernels as plain Python.
+
+
+def test_there_is_one_number_of_folds() -> None:
+    assert folds.N_FOLDS is gathering.N_FOLDS
+    assert folds.by_row(100, 0, False, "").n_models == gathering.N_FOLDS == gathering.LANES + 1
+
+
+UNCOMPILED = """
+import sys
+import numpy as np
+from autocross.kernels import gathering, logistic
+
+rng = np.random.default_rng(0)
+n, n_codes, n_models = 300, 40, gathering.N_FOLDS
+codes, fold = rng.integers(0, n_codes, n).astype(np.uint8), rng.integers(0, n_models + 1, n).astype(np.uint8)
+label, weight = rng.integers(0, 2, n).astype(np.uint8), rng.random(n).astype(np.float32)
+odds, sums = np.exp(rng.normal(size=(n, n_models))), np.zeros((n_codes, n_models, 2), np.int64)
+losses = np.zeros((n_models, 2), np.int64)
+gathering.gather(codes, label, weight, fold, odds, 2.0**40, sums)
+gathering.scale(codes, np.exp(sums[:, :, 0] / 2.0**42), odds)
+logistic.total_loss(label, weight, fold, odds, 2.0**40, losses)
+print(type(gathering.gather).__name__, *sums.ravel(), *losses.ravel())
+"""
+
+
+def test_kernels_run_as_plain_python_to_the_same_bits() -> None:
+    """As they do where coverage is measured: an instruction written for the compiler needs a twin."""
+    told = []
+    for disabled in ("0", "1"):
+        environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled}
+        command = [sys.executable, "-W", "error", "-c", UNCOMPILED]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout.split())
+    assert [numbers[0] for numbers in told] == ["CPUDispatcher", "function"]
+    assert told[0][1:] == told[1][1:]
+    assert len(told[0]) > 400

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.hashing import mix
+from autocross.kernels.gathering import N_FOLDS as N_FOLDS
 from autocross.options import Evaluation, Split
 from autocross.table.columns import NO_TIME, TimeColumn
 
 ALL = 255
-N_FOLDS = 5
 KFOLD_ROWS = 250_000  # up to here five folds are affordable; beyond, one holdout is precise enough
 FEWEST_PERIODS = 20
 PERIODS = {"weeks": 7 * 86_400_000_000, "days": 86_400_000_000, "hours": 3_600_000_000}

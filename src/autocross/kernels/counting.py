@@ -1,4 +1,4 @@
-"""How many rows each model learns from, code by code. Notation as in `kernels.logistic`; counts is (n_codes, n_models)."""
+"""How many rows each model learns from, code by code. Notation as in `kernels.gathering`; counts is (n_codes, n_models)."""
 
 from __future__ import annotations
 

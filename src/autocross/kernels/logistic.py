@@ -1,19 +1,6 @@
-"""The logistic loss, one field at a time.
+"""The logistic loss of rows, and the steps of a field's weights that bring it down.
 
-codes  : uint8/16/32 (n_rows,)               the field's code in each row
-starts : int64 (n_rows + 1,)                 ragged twin: row r holds codes[starts[r]:starts[r + 1]]
-label  : uint8 (n_rows,)                     0 or 1
-weight : float32 (n_rows,)                   the row's sample weight
-fold   : uint8 (n_rows,)                     the model that must not learn from this row
-odds   : float64 (n_rows, n_models)          p / (1 - p) of each model
-sums   : int64 (n_codes, n_models, 2 or 3)   gradient and curvature in fixed point, `unit` to the whole, and rows
-
-Model k learns from the rows whose fold is not k and is judged on those whose fold is k. Fixed point makes
-addition associative: however rows are spread over blocks and threads, the sums are the same to the bit. Odds instead of
-log-odds, because a change of weights multiplies them: exp is taken once a code, not once a row.
-
-For speed (benchmarks/kernels.py): what a row has is read once, before stores that might change it for all the compiler knows;
-a place it cannot know to be positive is made unsigned, or it would be tested for counting from the end.
+Notation as in `kernels.gathering`; what makes loops fast is said there too.
 """
 
 from __future__ import annotations
@@ -25,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.kernels import kernel, part
-from autocross.kernels.lanes import add_slopes
 
 Codes = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -36,111 +22,6 @@ FARTHEST = 50.0  # no weight goes beyond: the probability is 0 or 1 to the last 
 ROOM = 2.0**62  # of a sum in fixed point; what steps promise is cut to fit, since more than enough is enough
 CHUNK = 256  # rows of which a loop does one thing at a time: what it reads is at hand, and the compiler can do several at once
 ROOT_HALF, LN_2 = 0x3FE6A09E00000000, math.log(2.0)  # the bits of about sqrt(1/2)
-FOLDS = 5  # loops over one model, or over this many, are compiled apart: much faster where the compiler knows the number
-LEARNS = 1.0 - np.eye(FOLDS + 1, FOLDS)  # which of so many models learn from a row of each fold, and from one of no fold
-
-
-@part
-def slopes(odds: float, y: float, scaled: float) -> tuple[np.int64, np.int64]:
-    """Gradient and curvature of one row under one model, in fixed point."""
-    q = 1.0 / (1.0 + odds)
-    p = odds * q
-    return np.int64(scaled * (p - y)), np.int64(scaled * (p * q))
-
-
-@part
-def add(sums: Ints, code: int, k: int, g: np.int64, h: np.int64) -> None:
-    """Add one row to one code of one model."""
-    sums[code, k, 0] += g
-    sums[code, k, 1] += h
-    if sums.shape[2] == 3:
-        sums[code, k, 2] += 1
-
-
-@part
-def gather_rows(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints, n_models: int) -> None:
-    for row in range(codes.shape[0]):
-        code, own, y, scaled = codes[row], fold[row], float(label[row]), float(weight[row]) * unit
-        for j in range(n_models - (own < n_models)):
-            k = j + (j >= own)  # all but its own; a branch would often be guessed wrong
-            g, h = slopes(odds[row, k], y, scaled)
-            add(sums, code, k, g, h)
-
-
-@part
-def gather_folds(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
-    """`gather_rows` of five models, four of them side by side, to the same bits."""
-    odd, total, learns = odds.reshape(-1), sums.reshape(-1), LEARNS.reshape(-1)
-    for row in range(codes.shape[0]):
-        code, own, y, scaled = codes[row], min(fold[row], FOLDS), float(label[row]), float(weight[row]) * unit
-        add_slopes(odd, row * FOLDS, y, scaled, learns, own * FOLDS, total, code * 2 * FOLDS)
-        g, h = slopes(odds[row, FOLDS - 1], y, scaled if own != FOLDS - 1 else 0.0)
-        add(sums, code, FOLDS - 1, g, h)
-
-
-@kernel
-def gather(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
-    """Add each row's gradient and curvature to its code, and count it where sums have a third place for that."""
-    if odds.shape[1] == 1:
-        gather_rows(codes, label, weight, fold, odds, unit, sums, 1)
-    elif odds.shape[1] == FOLDS and sums.shape[2] == 2:
-        gather_folds(codes, label, weight, fold, odds, unit, sums)
-    elif odds.shape[1] == FOLDS:
-        gather_rows(codes, label, weight, fold, odds, unit, sums, FOLDS)
-    else:
-        gather_rows(codes, label, weight, fold, odds, unit, sums, odds.shape[1])
-
-
-@kernel
-def gather_ragged(codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
-    """`gather` for a field with any number of codes a row."""
-    n_models = odds.shape[1]
-    for row in range(starts.shape[0] - 1):
-        own, y, scaled = fold[row], float(label[row]), float(weight[row]) * unit
-        for j in range(n_models - (own < n_models)):
-            k = j + (j >= own)
-            g, h = slopes(odds[row, k], y, scaled)
-            for at in range(starts[row], starts[row + 1]):
-                add(sums, codes[np.uint64(at)], k, g, h)
-
-
-@part
-def scale_rows(codes: Codes, factor: Floats, odds: Floats, n_models: int) -> None:
-    for row in range(codes.shape[0]):
-        code = codes[row]
-        for k in range(n_models):
-            odds[row, k] *= factor[code, k]
-
-
-@kernel
-def scale(codes: Codes, factor: Floats, odds: Floats) -> None:
-    """Apply a change of the field's weights, given as exp(change) (n_codes, n_models), to the odds of every row."""
-    if odds.shape[1] == 1:
-        scale_rows(codes, factor, odds, 1)
-    elif odds.shape[1] == FOLDS:
-        scale_rows(codes, factor, odds, FOLDS)
-    else:
-        scale_rows(codes, factor, odds, odds.shape[1])
-
-
-@part
-def scale_ragged_rows(codes: Codes, starts: Ints, factor: Floats, odds: Floats, n_models: int) -> None:
-    for row in range(starts.shape[0] - 1):
-        for at in range(starts[row], starts[row + 1]):
-            code = codes[np.uint64(at)]
-            for k in range(n_models):
-                odds[row, k] *= factor[code, k]
-
-
-@kernel
-def scale_ragged(codes: Codes, starts: Ints, factor: Floats, odds: Floats) -> None:
-    """`scale` for a field with any number of codes a row."""
-    if odds.shape[1] == 1:
-        scale_ragged_rows(codes, starts, factor, odds, 1)
-    elif odds.shape[1] == FOLDS:
-        scale_ragged_rows(codes, starts, factor, odds, FOLDS)
-    else:
-        scale_ragged_rows(codes, starts, factor, odds, odds.shape[1])
 
 
 @part

@@ -20,7 +20,7 @@ from autocross.blocks import INTERCEPT, Block, Cross, codes_of
 from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field, Penalty
 from autocross.folds import ALL
-from autocross.kernels import counting
+from autocross.kernels import counting, gathering
 from autocross.kernels import logistic as kernels
 from autocross.models.metrics import bin_odds
 
@@ -72,9 +72,9 @@ def scale(block: Block, cross: Cross, factor: Floats) -> None:
     """Apply a change of weights, given as exp(change), to the odds."""
     coded = block.coded(cross)
     if coded.starts is None:
-        kernels.scale(coded.codes, factor, block.odds)
+        gathering.scale(coded.codes, factor, block.odds)
     else:
-        kernels.scale_ragged(coded.codes, coded.starts, factor, block.odds)
+        gathering.scale_ragged(coded.codes, coded.starts, factor, block.odds)
 
 
 @changes("odds", reads=lambda _, factors: [codes_of(cross) for cross in factors], anew=True)
@@ -98,9 +98,9 @@ def scale_and_gather(block: Block, moved: Cross | None, factor: Floats | None, c
     sums = np.zeros((n_codes, block.odds.shape[1], 2), np.int64)
     rows = (block.label, block.weight, block.fold, block.odds, unit, sums)
     if coded.starts is None:
-        kernels.gather(coded.codes, *rows)
+        gathering.gather(coded.codes, *rows)
     else:
-        kernels.gather_ragged(coded.codes, coded.starts, *rows)
+        gathering.gather_ragged(coded.codes, coded.starts, *rows)
     return sums
 
 

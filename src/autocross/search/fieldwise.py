@@ -18,8 +18,8 @@ from autocross.blocks import Block, Cross
 from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, in_parts, pair_up
 from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, Penalty, joined, least_rows
+from autocross.kernels import gathering, lookup, slots
 from autocross.kernels import logistic as kernels
-from autocross.kernels import lookup, slots
 from autocross.models.logistic import Regression, left_out_bins
 from autocross.models.metrics import bin_odds, measure_bins
 from autocross.options import Metric
@@ -132,9 +132,9 @@ def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], f
         rows = (*first_rows(block, last), unit, sums)
         coded = coded.between(0, last)
         if coded.starts is None:
-            kernels.gather(coded.codes, *rows)
+            gathering.gather(coded.codes, *rows)
         else:
-            kernels.gather_ragged(coded.codes, coded.starts, *rows)
+            gathering.gather_ragged(coded.codes, coded.starts, *rows)
         found.append(sums)
     return found
 

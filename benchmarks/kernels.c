@@ -133,6 +133,10 @@ void total_loss(ROWS, ODDS, double unit, int64_t *restrict losses, int64_t n_row
             losses[2 * k + (k == fold[row])] += (int64_t)(weight[row] * unit * row_loss(odds[row * n_models + k], label[row]));
 }
 
+void row_losses(const uint8_t *restrict label, ODDS, double *restrict losses, int64_t n_rows) {
+    for (int64_t row = 0; row < n_rows; row++) losses[row] = row_loss(odds[row], label[row]);
+}
+
 void tie(int64_t *restrict sums, TIED, int64_t n_codes, int64_t n_models, int64_t n_parts) {
     for (int64_t code = 2; code < n_codes; code++)
         for (int64_t k = 0; k < n_models; k++)

@@ -49,6 +49,7 @@ ATTEMPTS, PAUSE = 10, 3.0  # at a case that is below its aim, over the whole run
 HANDED_OVER = 0.005  # seconds of work that another thread gets at a time; to hand it over takes up to 0.0001
 LOOKUPS = 1_000_000  # rows
 SLOTS = (4093, 131071)
+WITHOUT_CODES = ("total_loss", "row_losses")  # kernels that go over rows, whatever their codes
 TOLERANCE = 1e-9  # of the largest value, where sums are taken in another order or products fused
 
 Array = NDArray[Any]
@@ -179,6 +180,10 @@ def numpy_total_loss(rows: Rows, losses: Array) -> None:
     losses[:, 1] += np.where(judges, loss, 0).sum(axis=0)
 
 
+def numpy_row_losses(label: Array, odds: Array, losses: Array) -> None:
+    losses[:] = np.log(1.0 + np.where(label == 1, 1.0 / odds, odds))
+
+
 def numpy_tie(sums: Array, tied: Array) -> None:
     sums[1, :, :2] += np.where(tied[:, :, None], sums[:, :, :2], 0).sum(axis=0)
 
@@ -256,6 +261,7 @@ def row_cases(rows: Rows, factors: Array) -> dict[str, Case]:
     factor, odds = np.ascontiguousarray(factors[:, :, 0]), rows.odds.copy()
     # Small arrays of two threads must not share a cache line, as those of an engine's threads do not.
     losses, totals = np.zeros(64, np.int64)[: factors.shape[2]], np.zeros((64, 2), np.int64)[: rows.n_models]
+    alone = (rows.label, np.ascontiguousarray(rows.odds[:, 0]), np.zeros(len(rows.label)))
     twin = "" if rows.starts is None else "_ragged"
     cases = [
         Case(f"count{twin}", (*codes, rows.fold, counts), sizes, lambda: numpy_count(rows, counts)),
@@ -269,8 +275,11 @@ def row_cases(rows: Rows, factors: Array) -> dict[str, Case]:
             lambda: numpy_try_scales(rows, factors, losses),
         ),
         Case("total_loss", (*known, rows.odds, UNIT, totals), sizes, lambda: numpy_total_loss(rows, totals)),
+        Case("row_losses", alone, sizes[:1], partial(numpy_row_losses, *alone)),
     ]
-    return {case.kernel: case for case in cases if case.kernel != "total_loss" or (rows.starts is None and rows.n_codes == FEW)}
+    return {
+        case.kernel: case for case in cases if case.kernel not in WITHOUT_CODES or (rows.starts is None and rows.n_codes == FEW)
+    }
 
 
 def code_cases(codes: Codes) -> list[Case]:
@@ -450,7 +459,9 @@ def all_cases() -> Iterator[tuple[str, int, Case, tuple[Case, ...]]]:
                 parts = [] if n_codes == MANY else [rows.between(0, n_rows // 2), rows.between(n_rows // 2, n_rows)]
                 halves = [row_cases(part, factors) for part in parts]
                 for kernel, case in row_cases(rows, factors).items():
-                    text = f"{n_rows:,} rows, {of_models(n_models)}" + (f", {n_codes:,} codes" if kernel != "total_loss" else "")
+                    text = f"{n_rows:,} rows, {of_models(n_models)}" + (
+                        f", {n_codes:,} codes" if kernel not in WITHOUT_CODES else ""
+                    )
                     yield text, n_rows, case, tuple(half[kernel] for half in halves)
     for n_values in (FEW, MANY):
         for case in lookup_cases(n_values):

@@ -252,7 +252,7 @@ class Models:
     def row_losses(self) -> list[float]:
         """Loss of every row that judges."""
         odds = [(self.odds[row][self.fold[row]], self.label[row]) for row in self.judges(self.n_rows)]
-        return [float(np.log1p(1 / one if y == 1 else one)) for one, y in odds]
+        return [row_loss(one, y) for one, y in odds]
 
     def auc(self) -> float:
         """Share of the pairs of a positive and a negative row that judge in which the positive one scores higher."""

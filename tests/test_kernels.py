@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import reference
 from autocross import folds
 from autocross.kernels import counting, gathering, logistic, slots
+from autocross.models import metrics
 from reference import CodedRows
 from strategies import coded_rows
 
@@ -195,6 +196,27 @@ def test_slots_of_keys_are_counted_and_numbered(hashed: bool) -> None:
     own, code = counts >= 2, np.zeros(n_slots, np.uint32)
     assert slots.number(np.packbits(own), 2, 1, code) == 2 + own.sum()
     assert code.tolist() == [2 + int(own[:at].sum()) if own[at] else 1 for at in range(n_slots)]
+
+
+# One loss: kernels, judging and metrics have the same.
+
+
+@given(st.lists(st.tuples(st.floats(-40, 40), st.integers(0, 1), st.floats(0.1, 3)), min_size=1))
+def test_the_loss_of_a_row_is_the_obvious_one(rows: list[tuple[float, int, float]]) -> None:
+    log_odds, label, weight = (np.array(column) for column in zip(*rows, strict=True))
+    losses = np.empty(len(rows))
+    logistic.row_losses(label.astype(np.uint8), np.exp(log_odds), losses)
+    expected = [reference.loss(z, y) for z, y, _ in rows]
+    np.testing.assert_allclose(losses, expected, rtol=1e-12, atol=1e-15)
+    assert metrics.log_loss(label, log_odds, weight) == pytest.approx(np.average(expected, weights=weight), rel=1e-12, abs=1e-15)
+
+
+def test_the_loss_of_impossible_odds() -> None:
+    one = np.ones(1)
+    for z in (-1e6, -np.inf):
+        assert metrics.log_loss(np.array([1]), np.array([z]), one) == pytest.approx(metrics.MOST_LOG_ODDS)
+        assert metrics.log_loss(np.array([0]), np.array([z]), one) == 0.0
+    assert math.isnan(metrics.log_loss(np.array([1]), np.array([np.nan]), one))
 
 
 # One number of folds, and kernels as plain Python.

@@ -48,6 +48,13 @@ def row_loss(odds: float, y: int) -> float:
 
 
 @kernel
+def row_losses(label: Any, odds: Any, losses: Floats) -> None:
+    """The loss of each row whose odds (n_rows,) are given."""
+    for row in range(label.shape[0]):
+        losses[row] = row_loss(odds[row], label[row])
+
+
+@kernel
 def try_scales(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, factors: Floats, unit: float, losses: Ints) -> None:
     """Loss on the left-out rows for each of several changes of the field's weights, (n_codes, n_models, n_tries)."""
     n_models, n_tries, factor = odds.shape[1], losses.shape[0], factors.reshape(-1)

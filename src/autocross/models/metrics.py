@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.kernels import logistic as kernels
 from autocross.options import Metric
 
 Floats = NDArray[np.float64]
+
+MOST_LOG_ODDS = 700.0
 
 
 def auc(label: NDArray[Any], score: Floats, weight: Floats) -> float:
@@ -24,8 +27,11 @@ def auc(label: NDArray[Any], score: Floats, weight: Floats) -> float:
 
 
 def log_loss(label: NDArray[Any], score: Floats, weight: Floats) -> float:
-    """Mean logistic loss of log-odds."""
-    return mean(np.logaddexp(0.0, np.where(label == 1, -score, score)), weight)
+    """Mean logistic loss of log-odds; those that no float has odds for count as the farthest that have some."""
+    losses = np.empty(len(score))
+    kernels.row_losses((label == 1).astype(np.uint8), np.exp(np.clip(score, -MOST_LOG_ODDS, MOST_LOG_ODDS)), losses)
+    losses[np.isnan(score)] = np.nan
+    return mean(losses, weight)
 
 
 def accuracy(label: NDArray[Any], score: Floats, weight: Floats) -> float:

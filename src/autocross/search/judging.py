@@ -19,6 +19,7 @@ from autocross.engines import Engine, changes
 from autocross.events import CrossTried, Reporter
 from autocross.features import Penalty
 from autocross.models.logistic import Regression, WrongOrder
+from autocross.kernels import logistic as kernels
 from autocross.models.tuning import FINE
 from autocross.search.coding import Coded
 from autocross.search.policy import Trial
@@ -33,8 +34,9 @@ SQUARE_DIGITS = (1 << 52, 1 << 26, 1)  # by which a summed square is written: no
 def row_losses(block: Block) -> NDArray[np.float64]:
     """Loss of every row that judges, under the model that did not learn from it."""
     rows = np.flatnonzero(block.fold < block.odds.shape[1])
-    odds = block.odds[rows, block.fold[rows]]
-    return block.weight[rows].astype(np.float64) * np.log1p(np.where(block.label[rows] == 1, 1 / odds, odds))
+    losses = np.empty(len(rows))
+    kernels.row_losses(block.label[rows], block.odds[rows, block.fold[rows]], losses)
+    return block.weight[rows] * losses
 
 
 @changes("former", reads=("odds", "fold"), anew=True)

@@ -1,7 +1,7 @@
 """The slow, obvious version of the whole search: what the fast one must equal, to the bit.
 
 Loops over rows and models, values where the fast search has codes, no blocks and no engine. Every row has one value a field and
-weight 1; penalties are by field and have no l1, the metric is AUC, the beam is one wide. Columns in order keep their rare values.
+weight 1; the metric is AUC, the beam is one wide. Columns in order keep their rare values.
 Rows come in the order of the shuffle: those with places below n / n_rows of 2^32 are what a rung of n rows sees.
 
 Additions are of whole numbers, as in the kernels, so their order is free. Where the fast search takes NumPy's logarithm or
@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -25,8 +25,11 @@ from autocross.features import FIRST, MISSING, RARE, Field, Penalty
 from autocross.kernels.logistic import FARTHEST, ln
 from autocross.models import tuning
 from autocross.models.logistic import CENTRE_UNIT
-from autocross.search import fieldwise, policy
+from autocross.options import Options
+from autocross.search import fieldwise
 from autocross.search.candidates import children
+from autocross.search.halving import GrowingRungs
+from autocross.search.policy import Group, Policy, Trial, policy_of
 
 Cross = tuple[int, ...]
 Value = int | tuple[int, ...]  # a field's code, or those of the fields of a cross
@@ -55,13 +58,34 @@ def best_move(g: float, h: float) -> float:
     return math.copysign(ln(1.0 + abs(g) / h), -g) if h > 0 else 0.0
 
 
+def best_move_to(w: float, g: float, h: float, l1: float) -> float:
+    """The u that minimises the same + l1*|w + u|: it ends above zero, below zero, or there."""
+    upwards, downwards = best_move(g + l1, h), best_move(g - l1, h)
+    return upwards if w + upwards > 0 else downwards if w + downwards < 0 else -w
+
+
 def kept_near(w: float, move: float) -> float:
     """The move, less what would bring the weight too far from zero."""
     return min(max(w + move, -FARTHEST), FARTHEST) - w
 
 
 def times(penalty: Penalty, factor: float) -> Penalty:
-    return Penalty(0.0, factor * penalty.l2, factor * penalty.smooth)
+    return Penalty(factor * penalty.l1, factor * penalty.l2, factor * penalty.smooth)
+
+
+def bin_of(odds: float) -> int:
+    """Where odds are counted while candidates compete in AUC: 128 bins for every factor of two, from 2^-32 to 2^32."""
+    part, power = math.frexp(odds)
+    return min(max(128 * (power + 31) + int(128 * (2 * part - 1)), 0), 64 * 128 - 1)
+
+
+def auc_of(scored: Iterable[tuple[float, int]]) -> float:
+    """Share of the pairs of a positive and a negative row in which the positive one scores higher, ties counting half."""
+    scored = list(scored)
+    down = sorted(score for score, y in scored if y == 0)
+    up = [score for score, y in scored if y == 1]
+    won = sum((bisect_left(down, score) + bisect_right(down, score)) / 2 for score in up)
+    return won / (len(up) * len(down))
 
 
 def chains_of(keys: Iterable[Key], axis: int) -> list[Chain]:
@@ -77,13 +101,15 @@ def chains_of(keys: Iterable[Key], axis: int) -> list[Chain]:
     return [sorted(chain) for chain in found.values()]
 
 
-def single_steps(sums: Sums, weight: dict[Key, float], l2: float) -> Step:
-    """Every weight on its own: its change, and the slope there."""
+def single_steps(sums: Sums, weight: dict[Key, float], penalty: Penalty) -> Step:
+    """Every weight on its own: its change, and the slope there but for l1."""
     found = {}
     for key in sums.keys() | weight.keys():
         g, h = sums.get(key, (0.0, 0.0))
-        slope = g + l2 * weight[key]
-        found[key] = (kept_near(weight[key], best_move(slope, h + l2)), slope)
+        w, slope = weight[key], g + penalty.l2 * weight[key]
+        bend = h + penalty.l2
+        move = best_move_to(w, slope, bend, penalty.l1) if penalty.l1 else best_move(slope, bend)
+        found[key] = (kept_near(w, move), slope)
     return found
 
 
@@ -190,7 +216,7 @@ class Models:
             found = all_chained(term.chains, sums, term.weight, penalty)
             promised = -sum(int(slope * change * self.loss_unit) for change, slope in found.values())
         else:
-            found = single_steps(sums, term.weight, penalty.l2)
+            found = single_steps(sums, term.weight, penalty)
             promised = sum(int(abs(slope * change) * self.loss_unit) for change, slope in found.values())
         return {key: change for key, (change, _) in found.items()}, promised / self.loss_unit
 
@@ -211,7 +237,7 @@ class Models:
                 for k in self.models:
                     self.odds[row][k] *= float(np.exp(term.weight[term.own[row][k], k]))
 
-    def converge(self, max_sweeps: int, crosses: Iterable[Cross] | None = None) -> None:
+    def converge(self, max_sweeps: int, crosses: Iterable[Cross] | None = None, tolerance: float = tuning.FINE) -> None:
         """One step for every field in turn, until they promise too little; one that does so before the others rests."""
         everyone = at_work = list(crosses or self.terms)
         for _ in range(max_sweeps):
@@ -222,73 +248,124 @@ class Models:
                 promised[cross] = gain / self.n_rows / len(self.models)
             for cross in at_work:
                 self.centre(cross)
-            if sum(promised.values()) >= tuning.FINE:
-                at_work = [cross for cross in at_work if promised[cross] > tuning.FINE / len(everyone)]
+            if sum(promised.values()) >= tolerance:
+                at_work = [cross for cross in at_work if promised[cross] > tolerance / len(everyone)]
             elif at_work == everyone:
                 break
             else:
                 at_work = everyone
 
     def centre(self, cross: Cross) -> None:
-        """The mean of a field's weights goes into the intercept."""
+        """The mean of a field's weights goes into the intercept, unless l1 holds each of them at zero."""
         weight, intercept = self.terms[cross].weight, self.terms[()].weight
-        for k in self.models if cross else ():
+        for k in self.models if cross and not self.terms[cross].penalty.l1 else ():
             own = [key for key in weight if key[1] == k]
             mean = sum(round(weight[key] * CENTRE_UNIT) for key in own) / len(own) / CENTRE_UNIT
             for key in own:
                 weight[key] -= mean
             intercept[MISSING, k] += mean
 
-    def left_out_loss(self, n_rows: int, own: list[list[Value]] | None = None, factor: dict[Key, float] | None = None) -> float:
-        """Summed loss of those of the first rows that judge, after a change of a field's weights if one is given."""
+    def left_out_odds(
+        self, n_rows: int, own: list[list[Value]] | None = None, factor: dict[Key, float] | None = None
+    ) -> list[tuple[float, int]]:
+        """Odds and labels of those of the first rows that judge, after a change of a field's weights if one is given."""
         own, factor = own or self.terms[()].own, factor or {}
-        total = 0
-        for row in self.judges(n_rows):
-            k = self.fold[row]
-            odds = self.odds[row][k] * factor.get((own[row][k], k), 1.0)
-            total += int(self.loss_unit * row_loss(odds, self.label[row]))
+        judged = [(row, self.fold[row]) for row in self.judges(n_rows)]
+        return [(self.odds[row][k] * factor.get((own[row][k], k), 1.0), self.label[row]) for row, k in judged]
+
+    def left_out_loss(self, n_rows: int, own: list[list[Value]] | None = None, factor: dict[Key, float] | None = None) -> float:
+        """Summed loss of those of the first rows that judge."""
+        total = sum(int(self.loss_unit * row_loss(odds, y)) for odds, y in self.left_out_odds(n_rows, own, factor))
         return total / self.loss_unit
 
     def row_losses(self) -> list[float]:
         """Loss of every row that judges."""
-        odds = [(self.odds[row][self.fold[row]], self.label[row]) for row in self.judges(self.n_rows)]
-        return [row_loss(one, y) for one, y in odds]
+        return [row_loss(odds, y) for odds, y in self.left_out_odds(self.n_rows)]
 
     def auc(self) -> float:
-        """Share of the pairs of a positive and a negative row that judge in which the positive one scores higher."""
-        scored = [(float(np.log(self.odds[row][self.fold[row]])), self.label[row]) for row in self.judges(self.n_rows)]
-        down = sorted(score for score, y in scored if y == 0)
-        up = [score for score, y in scored if y == 1]
-        won = sum((bisect_left(down, score) + bisect_right(down, score)) / 2 for score in up)
-        return won / (len(up) * len(down))
+        """That of the rows that judge."""
+        return auc_of((float(np.log(odds)), y) for odds, y in self.left_out_odds(self.n_rows))
 
-    def relax(self, cross: Cross, anchor: Penalty) -> None:
-        """Let a cross take another penalty, the better on the rows left out."""
+    def effect(self, cross: Cross) -> float:
+        """Mean square of a field's weights, by the rows that models learn from."""
+        term = self.terms[cross]
+        squares = [term.weight[term.own[row][k], k] ** 2 for row in range(self.n_rows) for k in self.learners(row)]
+        return sum(squares) / len(squares)
+
+    def take_out(self, cross: Cross) -> None:
+        """Without the field, as if its weights had been zero."""
+        self.move(self.terms[cross], {key: -w for key, w in self.terms[cross].weight.items()})
+        del self.terms[cross]
+
+    def choose_near(self, cross: Cross, anchor: Penalty, distrust: float) -> None:
+        """Let a field take another penalty, the better on the rows left out."""
         term = self.terms[cross]
         tries = []
         for penalty in [times(term.penalty, factor) for factor in tuning.NEAR]:
             delta, _ = self.step(term, penalty)
             loss = self.left_out_loss(self.n_rows, term.own, {key: float(np.exp(change)) for key, change in delta.items()})
             distance = float(np.log10(penalty.l2 / anchor.l2))
-            tries.append((loss + policy.AUTO.relax * (distance * distance), penalty, delta))
+            tries.append((loss + distrust * (distance * distance), penalty, delta))
         _, term.penalty, delta = min(tries, key=lambda one: one[0])
         self.move(term, delta)
 
-    def gain_alone(self, values: Sequence[Value], axis: int | None, learned: int, judged: int, least: int) -> tuple[float, Penalty]:
-        """How far a cross alone brings the left-out loss down in one step from zero, and under which penalty."""
+    def tune_shared(self, with_l1: bool) -> None:
+        """One penalty for all fields: l2 falls from 10 while that helps, or else rises; then l1 rises."""
+
+        def loss(penalty: Penalty) -> float:
+            for cross in self.terms:
+                self.terms[cross].penalty = penalty if cross else Penalty(0.0, 0.0)
+            self.converge(tuning.FEW_SWEEPS, tolerance=tuning.ROUGH)
+            return self.left_out_loss(self.n_rows)
+
+        best = begun = Penalty(0.0, 10.0)
+        least = loss(best)
+        for path in ("down", "up", "l1"):
+            for number in {"down": (3.0, 1.0, 0.3, 0.1), "up": (30.0, 100.0, 300.0, 1000.0, 3000.0), "l1": tuning.L1_GRID}[path]:
+                if (path == "l1" and not with_l1) or (path == "up" and best.l2 < begun.l2):
+                    break
+                penalty = Penalty(number, best.l2) if path == "l1" else Penalty(0.0, number)
+                found = loss(penalty)
+                if found >= least:
+                    break
+                best, least = penalty, found
+        for cross in self.terms:
+            self.terms[cross].penalty = best if cross else Penalty(0.0, 0.0)
+
+    def gain_alone(
+        self, values: Sequence[Value], axis: int | None, learned: int, judged: int, least: int, contest: Contest
+    ) -> tuple[float, Penalty]:
+        """How far a cross alone raises the score of the rows left out in one step from zero, and under which penalty."""
         own = self.count_as(values, learned, least)
         sums = self.sums(own, learned)
-        tries = []
-        for l2 in (penalty.l2 for penalty in policy.AUTO.plain):
-            factor = {key: (1.0 + abs(g) / (h + l2)) ** (1 if g < 0 else -1) for key, (g, h) in sums.items()}
-            tries.append((self.left_out_loss(judged, own, factor), Penalty(0.0, l2)))
-        if chains := self.chains(own, axis):
-            for penalty in policy.AUTO.smooth:
+        factors: list[tuple[dict[Key, float], Penalty]] = []
+        for penalty in contest.plain:
+            factor = {}
+            for key, (g, h) in sums.items():
+                pull = max(abs(g) - penalty.l1, 0.0)
+                factor[key] = (1.0 + pull / (h + penalty.l2)) ** (1 if g < 0 else -1)
+            factors.append((factor, penalty))
+        if contest.smooth and (chains := self.chains(own, axis)):
+            for penalty in contest.smooth:
                 step = all_chained(chains, sums, defaultdict(float), penalty)
-                factor = {key: float(np.exp(change)) for key, (change, _) in step.items()}
-                tries.append((self.left_out_loss(judged, own, factor), penalty))
-        loss, penalty = min(tries, key=lambda one: one[0])
-        return self.left_out_loss(judged) - loss, penalty
+                factors.append(({key: float(np.exp(change)) for key, (change, _) in step.items()}, penalty))
+
+        def score(factor: dict[Key, float]) -> float:
+            if contest.in_loss:
+                return -self.left_out_loss(judged, own, factor)
+            return auc_of((bin_of(odds), y) for odds, y in self.left_out_odds(judged, own, factor))
+
+        best, penalty = max(((score(factor), penalty) for factor, penalty in factors), key=lambda one: one[0])
+        return best - score({}), penalty
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What candidates compete in, loss or AUC, and under which penalties."""
+
+    in_loss: bool
+    plain: Sequence[Penalty]
+    smooth: Sequence[Penalty]
 
 
 @dataclass(frozen=True)
@@ -303,15 +380,34 @@ class Rung:
 
 @dataclass(frozen=True)
 class Try:
-    """A cross refitted on fresh folds; ``penalty`` is the one it began with, ``loss`` that of the rows left out."""
+    """A proposal refitted on fresh folds, one cross or several. ``penalty`` is the one it began with, ``loss`` that of the rows
+    left out."""
 
     round: int
-    cross: Cross
+    crosses: tuple[Cross, ...]
     penalty: Penalty
     gain: float
     error: float
     needed: float
     accepted: bool
+    score: float
+    loss: float
+
+    @property
+    def cross(self) -> Cross:
+        (only,) = self.crosses
+        return only
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A cross that came in with a group: its penalty in the end, and its share of what the group gained. ``score`` and ``loss`` are
+    those of the whole."""
+
+    cross: Cross
+    penalty: Penalty
+    gain: float
+    error: float
     score: float
     loss: float
 
@@ -334,24 +430,32 @@ class SlowSearch:
         place: Sequence[int],
         fields: Sequence[Field],
         fresh: Callable[[int], list[int]],
+        options: Options,
     ) -> None:
         self.rows = list(zip(*columns, strict=True))
         self.place = place
         self.fields = fields
         self.fresh = fresh
+        self.policy: Policy = policy_of(options)
         self.last: dict[Cross, float] = {}  # gain a row when last ranked
         self.in_vain: set[Cross] = set()
         self.rungs: list[Rung] = []
         self.tries: list[Try] = []
-        self.models: Models  # the present ones
+        self.joined: list[Joined] = []
+        self.models: Models  # the present ones,
+        self.round = 0  # of which they are
 
     @property
     def accepted(self) -> list[Try]:
-        return [one for one in self.tries if one.accepted]
+        """The crosses that were accepted one by one."""
+        return [one for one in self.tries if one.accepted and len(one.crosses) == 1]
 
     def first(self, n: int) -> int:
         """How many rows are among about the first n of the shuffle."""
         return len(self.rows) if n >= len(self.rows) else sum(place < n * 2**32 // len(self.rows) for place in self.place)
+
+    def columns(self, cross: Cross) -> set[str]:
+        return {self.fields[at].column for at in cross}
 
     def values(self, cross: Cross) -> list[Value]:
         return [tuple(row[at] for at in cross) for row in self.rows]
@@ -386,86 +490,108 @@ class SlowSearch:
         else:
             models.add(cross, codes, penalty)
 
-    def run(self, label: Sequence[int], n_models: int, min_count: int, penalties: Sequence[Penalty]) -> None:
-        """From the columns alone, rounds until one accepts nothing, or hardly raises the score."""
+    def run(self, label: Sequence[int], n_models: int, min_count: int, penalties: Sequence[Penalty | None], shared: bool) -> None:
+        """From the columns that have a penalty alone, rounds until one accepts nothing, or hardly raises the score."""
         self.models = Models(label, self.fresh(0), n_models, min_count)
         for at, penalty in enumerate(penalties):
-            self.add(self.models, (at,), penalty)
+            if penalty is not None:
+                self.add(self.models, (at,), penalty)
+        if shared:
+            self.models.tune_shared(with_l1=True)
         self.models.converge(tuning.MAX_SWEEPS)
-        if min(Counter(label).values()) < policy.AUTO.fewest_rarer:
+        if min(Counter(label).values()) < self.policy.fewest_rarer:
             return
-        round = 0
         while found := children(self.models.terms, self.fields, None):
             n_accepted = len(self.accepted)
             self.models.restore()
-            ranked = [one for one in self.tournament(self.models, found, round) if one[1] > 0]
-            round += 1
+            ranked = [one for one in self.tournament(self.models, found) if one[1] > self.policy.least_gain]
             if not ranked:
                 break
-            fresh = self.refit(self.models, round)
+            fresh = self.refit(self.models)
             begun = fresh.auc()
-            tried = self.accept(fresh, ranked, len(found), round)
+            tried = self.accept(fresh, ranked, len(found))
             if len(self.accepted) == n_accepted:
                 break
             self.models = tried
-            if self.accepted[-1].score - begun <= policy.AUTO.least_rise:
+            self.round += 1
+            if self.accepted[-1].score - begun <= self.policy.least_rise:
                 break
 
-    def tournament(self, models: Models, found: list[Cross], round: int) -> list[tuple[Cross, float, Penalty]]:
+    def contest(self, models: Models) -> Contest:
+        """What candidates compete in: under a shared penalty they have that one too."""
+        in_loss = self.policy.compete_in == "log_loss"
+        if self.policy.plain is None:
+            return Contest(in_loss, [next(term.penalty for cross, term in models.terms.items() if cross)], [])
+        return Contest(in_loss, self.policy.plain, self.policy.smooth)
+
+    def tournament(self, models: Models, found: list[Cross]) -> list[tuple[Cross, float, Penalty]]:
         """The candidates of the last rung with gain and penalty, best first; the better half of a small rung goes on."""
         left = found
-        if round % policy.AUTO.everything_every:
+        if self.round % self.policy.everything_every:
             known = sorted((cross for cross in found if cross in self.last), key=lambda cross: (-self.last[cross], cross))
-            left = [cross for cross in found if cross not in known[policy.AUTO.rescored :]]
+            left = [cross for cross in found if cross not in known[self.policy.rescored :]]
         ranked = []
         for learned in self.rung_rows(models, len(left)):
-            judged = learned if len(models.models) > 1 else min(models.n_rows, policy.AUTO.rungs.judges * learned)
+            judged = learned if len(models.models) > 1 else min(models.n_rows, self.policy.rungs.judges * learned)
             least = max(min(models.min_count, 2), int(np.rint(models.min_count * learned / models.n_rows)))
-            seen = self.first(learned), self.first(judged), least
+            seen = self.first(learned), self.first(judged), least, self.contest(models)
             ranked = [(cross, *models.gain_alone(*self.in_slots(cross, learned), *seen)) for cross in left]
             ranked.sort(key=lambda one: (-one[1], one[0]))
             self.last.update({cross: gain / learned for cross, gain, _ in ranked})
-            self.rungs.append(Rung(round + 1, learned, len(ranked), [(cross, gain) for cross, gain, _ in ranked[:5]]))
+            self.rungs.append(Rung(self.round + 1, learned, len(ranked), [(cross, gain) for cross, gain, _ in ranked[:5]]))
             left = [cross for cross, _, _ in ranked[: max(1, len(ranked) // 2)]]
         return ranked
 
     def rung_rows(self, models: Models, n_candidates: int) -> list[int]:
-        """Twice as many rows from rung to rung, for as long as there are enough; then all."""
+        """Twice as many rows from rung to rung, for as long as there are enough; then all. The paper's: see below."""
+        rungs = self.policy.rungs
+        if not isinstance(rungs, GrowingRungs):
+            return self.paper_rung_rows(models.n_rows, n_candidates)
         rarer_rate = min(Counter(models.label).values()) / models.n_rows
-        rungs = policy.AUTO.rungs
         share = min(math.ceil(models.n_rows / rungs.fewest_share), rungs.share_ends)
         first = max(rungs.fewest_rows, math.ceil(rungs.fewest_rarer / rarer_rate), share)
         before = [first * 2**at for at in range(99) if n_candidates // 2**at > rungs.finalists]
         return [rows for rows in before if rows < models.n_rows] + [models.n_rows]
 
-    def refit(self, former: Models, round: int) -> Models:
-        """The same fields on fresh folds, from nothing; then the crosses may relax. A holdout stays, and so do the weights."""
-        models = deepcopy(former)
+    def paper_rung_rows(self, n_rows: int, n_candidates: int) -> list[int]:
+        """Rungs until one candidate is left: the first has one block of rows, each other twice the new blocks of the one before.
+        All of them together have half of the rows."""
+        new_blocks = [2**at for at in range(math.ceil(math.log2(n_candidates)))]
+        n_blocks = 2 * sum(new_blocks)
+        return [n_rows * sum(new_blocks[: at + 1]) // n_blocks for at in range(len(new_blocks))]
+
+    def refit(self, former: Models) -> Models:
+        """The same fields on the folds of the next round, from nothing; then the crosses may relax. A holdout stays, and so do the
+        weights."""
+        models, may_relax = deepcopy(former), bool(self.accepted) and self.policy.relax is not None
         if len(former.models) > 1:
-            models = Models(former.label, self.fresh(round), len(former.models), former.min_count)
+            models = Models(former.label, self.fresh(self.round + 1), len(former.models), former.min_count)
             for cross, term in former.terms.items():
                 if cross:
                     self.add(models, cross, term.penalty)
-            models.converge(policy.AUTO.rough_sweeps if self.accepted else tuning.MAX_SWEEPS)
-        for one in self.accepted:
-            models.relax(one.cross, one.penalty)
-        models.converge(policy.AUTO.refit_sweeps)
+            models.converge(self.policy.rough_sweeps if may_relax else tuning.MAX_SWEEPS)
+        for one in self.accepted if may_relax else ():
+            models.choose_near(one.cross, one.penalty, self.policy.relax)
+        models.converge(self.policy.refit_sweeps)
         return models
 
-    def accept(self, models: Models, ranked: list[tuple[Cross, float, Penalty]], n_candidates: int, round: int) -> Models:
+    def accept(self, models: Models, ranked: list[tuple[Cross, float, Penalty]], n_candidates: int) -> Models:
         """Try the best one after the other, each on top of those accepted before it."""
         score, n_accepted, n_in_vain = models.auc(), 0, 0
         for cross, _, penalty in self.simpler_first(ranked):
             if cross in self.in_vain:
                 continue
-            tried, one = self.compare(models, cross, times(penalty, policy.AUTO.shrink), n_candidates, round, score)
-            self.tries.append(one)
+            tried = deepcopy(models)
+            self.add(tried, cross, times(penalty, self.policy.shrink))
+            near = [one for one in tried.terms if self.columns(one) & self.columns(cross)]
+            rivals = math.sqrt(2 * math.log(max(n_candidates, 2)))
+            one = self.judge(models, tried, (cross,), self.policy.trial, near, rivals, score)
             if one.accepted:
                 models, score, n_accepted = tried, one.score, n_accepted + 1
             else:
                 self.in_vain.add(cross)
                 n_in_vain += 1
-            if n_in_vain == policy.AUTO.tries or n_accepted == policy.AUTO.a_round:
+            if n_in_vain == self.policy.tries or n_accepted == self.policy.a_round:
                 break
         return models
 
@@ -473,26 +599,105 @@ class SlowSearch:
         """Before each cross those of its parts that gain nearly as much."""
         found: list[tuple[Cross, float, Penalty]] = []
         for one in ranked:
-            parts = [other for other in ranked if set(other[0]) < set(one[0]) and other[1] >= policy.AUTO.simpler * one[1]]
+            parts = [other for other in ranked if set(other[0]) < set(one[0]) and other[1] >= self.policy.simpler * one[1]]
             found += [each for each in [*parts, one] if each not in found]
         return found
 
-    def compare(
-        self, former: Models, cross: Cross, penalty: Penalty, n_candidates: int, round: int, score: float
-    ) -> tuple[Models, Try]:
-        """The models with the cross, and whether it gains more than chance would without costing score."""
-        models = deepcopy(former)
-        self.add(models, cross, penalty)
-        near = [one for one in models.terms if {*one} & {*cross}]
-        trial = policy.AUTO.trial
+    def judge(
+        self,
+        former: Models,
+        models: Models,
+        crosses: tuple[Cross, ...],
+        trial: Trial,
+        near: list[Cross] | None,
+        rivals: float,
+        score: float,
+    ) -> Try:
+        """Whether the models with these crosses gain more than chance would, without costing score. ``rivals`` is how many times
+        the error counts."""
+        penalty = models.terms[crosses[0]].penalty
         caution = trial.errors if self.accepted else trial.first_errors
         for sweeps in (trial.look, trial.go_on):
             models.converge(sweeps, near)
             gain, error = gain_of(models, former)
-            needed = caution * math.sqrt(2 * math.log(max(n_candidates, 2))) * error
-            if gain <= trial.hope * needed:
+            needed = 0.0 if caution is None else caution * rivals * error
+            if caution is not None and gain <= trial.hope * needed:
                 break
-        if gain > needed:
+        proven = caution is None or gain > needed
+        if proven:
             models.converge(trial.settle)
-        accepted = gain > needed and models.auc() > score + trial.lift
-        return models, Try(round, cross, penalty, gain, error, needed, accepted, models.auc(), models.left_out_loss(models.n_rows))
+        accepted = proven and models.auc() > score + trial.lift
+        loss = models.left_out_loss(models.n_rows)
+        self.tries.append(Try(self.round + 1, crosses, penalty, gain, error, needed, accepted, models.auc(), loss))
+        return self.tries[-1]
+
+    # Weak crosses together.
+
+    def broaden(self) -> None:
+        """Propose the groups of weak crosses one after the other, until one is accepted."""
+        self.models.restore()
+        groups = [(group, self.weak_crosses(group)) for group in self.policy.groups]
+        groups = [(group, crosses) for group, crosses in groups if len(crosses) > 1]
+        if not groups:
+            return
+        before = self.refit(self.models)
+        for group, crosses in groups:
+            models = deepcopy(before)
+            for at in range(len(self.fields)):
+                if group.coarse and (at,) not in models.terms:
+                    self.add(models, (at,), group.penalty)
+            for cross in crosses:
+                smooth = group.penalty.smooth if self.axis(cross) is not None else 0.0
+                self.add(models, cross, Penalty(group.penalty.l1, group.penalty.l2, smooth))
+            verdict = self.judge(before, models, tuple(crosses), group.trial, None, 1.0, before.auc())
+            if verdict.accepted:
+                self.join(models, group, crosses, verdict)
+                return
+
+    def weak_crosses(self, group: Group) -> list[Cross]:
+        """The crosses of a group: all of some orders of the strongest columns, each column by its coarsest field."""
+        models, strength, coarsest = self.models, defaultdict(float), {}
+        for at, one in enumerate(self.fields):
+            if (at,) in models.terms:
+                strength[one.column] = max(strength[one.column], models.effect((at,)))
+            if (at,) in models.terms or group.coarse:
+                coarsest[one.column] = min(coarsest.get(one.column, at), at, key=lambda field: (self.fields[field].n_codes, field))
+        strongest = sorted(coarsest, key=lambda column: (-strength[column], column))[: group.strongest]
+        fields = sorted(coarsest[column] for column in strongest)
+        crosses = [cross for order in group.orders for cross in combinations(fields, order)]
+        if group.coarse:
+            crosses = [cross for cross in crosses if cross not in models.terms]
+        else:
+            crosses = [cross for cross in crosses if self.columns(cross) not in [self.columns(term) for term in models.terms]]
+        sparse = [cross for cross in crosses if self.is_sparse(cross)]
+        if (group.needs_cross and not self.accepted) or (group.needs_sparse and not sparse):
+            return []
+        return [cross for cross in crosses if cross not in sparse] if group.dense_only else crosses
+
+    def is_sparse(self, cross: Cross) -> bool:
+        """Whether there are few rows for each of a pair's possible values."""
+        n_values = math.prod(self.fields[at].n_codes for at in cross)
+        return len(cross) == 2 and len(self.rows) < self.policy.few_rows * n_values
+
+    def join(self, models: Models, group: Group, crosses: list[Cross], verdict: Try) -> None:
+        """A group that was accepted: penalties are chosen anew, or the faintest of its crosses are taken out again."""
+        if group.retune:
+            models.tune_shared(with_l1=False)
+            models.converge(self.policy.refit_sweeps)
+            for cross in models.terms:
+                if cross:
+                    models.choose_near(cross, models.terms[cross].penalty, tuning.DISTRUST)
+            models.converge(self.policy.refit_sweeps)
+        else:
+            effect = {cross: models.effect(cross) for cross in crosses}
+            faint, gone = self.policy.faintest * sum(effect.values()), 0.0
+            for cross in sorted(crosses, key=lambda cross: (effect[cross], cross)):
+                gone += effect[cross]
+                if gone > faint:
+                    break
+                models.take_out(cross)
+            models.converge(1)
+        kept = [cross for cross in crosses if cross in models.terms]
+        whole, share = (models.auc(), models.left_out_loss(models.n_rows)), (verdict.gain / len(kept), verdict.error / len(kept))
+        self.joined = [Joined(cross, models.terms[cross].penalty, *share, *whole) for cross in kept]
+        self.models, self.round = models, self.round + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from autocross.models.metrics import measure
 from autocross.options import Options
 from autocross.search import policy
 from autocross.search.loop import Search, State
+from autocross.search.together import broaden
 from conftest import Steer
 from slow_search import Models, SlowSearch
 
@@ -39,7 +40,7 @@ class Table:
     columns: list[np.ndarray[Any, Any]]
     label: np.ndarray[Any, Any]
     fields: list[Field]
-    penalties: tuple[Penalty, ...] = PENALTIES
+    penalties: tuple[Penalty | None, ...] = PENALTIES  # None for a field that is not in the first model
 
 
 def planted(seed: int, n: int, pair: float, triple: float, shuffled: bool = False) -> Table:
@@ -78,6 +79,26 @@ def ordered(seed: int, n: int, pair: float, both: float) -> Table:
     return Table(codes, label, fields, SMOOTH)
 
 
+def faint(seed: int, n: int, each: float) -> Table:
+    """Labels that depend on every pair of two columns and two numbers, as strongly as said. Numbers have a fine field in the model,
+    and quarters, on which labels depend, beside it."""
+    rng = np.random.default_rng(seed)
+    values = [*rng.integers(0, 5, (2, n)), *(rng.random((2, n)) * 12).astype(np.int64)]
+    values += [column // 3 for column in values[2:]]
+    sizes, names = (5, 5, 12, 12, 4, 4), ("a", "b", "c [12]", "d [12]", "c [4]", "d [4]")
+    odds = np.zeros(n)
+    for one, other in combinations((0, 1, 4, 5), 2):
+        odds += rng.normal(0, each, (sizes[one], sizes[other]))[values[one], values[other]]
+    label = (rng.random(n) < 1 / (1 + np.exp(-odds))).astype(np.uint8)
+    chains = [None, None, *(in_order(FIRST + size) for size in sizes[2:])]
+    fields = [
+        Field(name, name[0], FIRST + size, shares_rare=chain is None, chain=chain)
+        for name, size, chain in zip(names, sizes, chains, strict=True)
+    ]
+    few, smooth = Penalty(0.0, 3.0), Penalty(0.0, 3.0, 300.0)
+    return Table([(FIRST + column).astype(np.uint8) for column in values], label, fields, (few, few, smooth, smooth, None, None))
+
+
 def passed_over(search: SlowSearch, cross: tuple[int, ...]) -> set[tuple[int, ...]]:
     """Values of a cross that occur between two neighbours, too rare in a model for a weight there."""
     axis, between = search.axis(cross), set()
@@ -95,7 +116,7 @@ def smooth_ones(search: SlowSearch) -> set[tuple[int, ...]]:
     return smooth
 
 
-def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, list[Event]]:
+def fast(table: Table, holdout: bool, n_blocks: int, options: Options) -> tuple[Search, State, list[Event]]:
     """The search after its run, the set it ended with, and what it told."""
     n = len(table.label)
     folds = by_row(n, SEED, holdout, "")
@@ -103,11 +124,13 @@ def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, lis
         codes = [FieldCodes(column) for column in table.columns]
         engine.place(make_blocks(codes, table.label, np.ones(n, np.float32), folds.rule, SEED, n_blocks))
         regression = Regression.begin(engine, float(n), folds.n_models, min_count=MIN_COUNT)
-        for at, one in enumerate(table.fields):
-            regression.add((at,), one, table.penalties[at])
+        for at, (field, penalty) in enumerate(zip(table.fields, table.penalties, strict=True)):
+            if penalty is not None:
+                regression.add((at,), field, penalty)
+        if options.penalty == "shared":
+            tuning.tune_shared(regression, lambda detail: None, with_l1=True)
         regression.converge(tuning.FINE, tuning.MAX_SWEEPS)
         events: list[Event] = []
-        kept: list[State] = []
 
         def fresh(round: int) -> Folds:
             return by_row(n, SEED + 7919 * round, holdout, "")
@@ -116,12 +139,14 @@ def fast(table: Table, holdout: bool, n_blocks: int) -> tuple[Search, State, lis
             scores, label, weight = regression.judged()
             return measure("auc", label, scores, weight)
 
-        search = Search(engine, table.fields, n, Options(), Reporter([events.append]), 0, fresh, score)
-        search.run([State((), regression)], kept.append, lambda beam: None)
-    return search, kept[-1], events
+        search = Search(engine, table.fields, n, options, Reporter([events.append]), 0, fresh, score)
+        last, _ = search.run([State((), regression)], lambda state: None, lambda beam: None)
+        if search.policy.groups:
+            last = broaden(search, last) or last
+    return search, last, events
 
 
-def slow(table: Table, holdout: bool) -> SlowSearch:
+def slow(table: Table, holdout: bool, options: Options) -> SlowSearch:
     """The reference from the same start."""
     n = len(table.label)
     order = np.argsort(mix(SEED, np.arange(n)), kind="stable")
@@ -131,18 +156,22 @@ def slow(table: Table, holdout: bool) -> SlowSearch:
         return by_row(n, SEED + 7919 * round, holdout, "").fold[order].tolist()
 
     place = [number >> 32 for number in mix(SEED, order).tolist()]
-    search = SlowSearch(columns, place, table.fields, fresh)
-    search.run(table.label[order].tolist(), 1 if holdout else 5, MIN_COUNT, table.penalties)
+    search = SlowSearch(columns, place, table.fields, fresh, options)
+    search.run(table.label[order].tolist(), 1 if holdout else 5, MIN_COUNT, table.penalties, options.penalty == "shared")
+    if not holdout:
+        search.broaden()
     return search
 
 
-def same(table: Table, holdout: bool, n_blocks: int) -> SlowSearch:
+def same(table: Table, holdout: bool, n_blocks: int, **options: Any) -> SlowSearch:
     """Assert that both searches did the same; what the slow one did."""
-    ours, last, events = fast(table, holdout, n_blocks)
-    search = slow(table, holdout)
+    ours, last, events = fast(table, holdout, n_blocks, Options(**options))
+    search = slow(table, holdout, Options(**options))
 
-    def name(cross: tuple[int, ...]) -> str:
-        return " x ".join(table.fields[at].name for at in cross)
+    def name(*crosses: tuple[int, ...]) -> str:
+        if len(crosses) > 1:
+            return f"{len(crosses)} crosses together"
+        return " x ".join(table.fields[at].name for at in crosses[0])
 
     rungs = [(one.round, one.rows, one.n_candidates, one.best) for one in events if isinstance(one, CandidatesRanked)]
     assert rungs == [
@@ -153,12 +182,15 @@ def same(table: Table, holdout: bool, n_blocks: int) -> SlowSearch:
         for one in events
         if isinstance(one, CrossTried)
     ]
-    assert tries == [(one.round, name(one.cross), one.gain, one.error, one.needed, one.accepted, one.score) for one in search.tries]
+    assert tries == [
+        (one.round, name(*one.crosses), one.gain, one.error, one.needed, one.accepted, one.score) for one in search.tries
+    ]
     assert (ours.last, ours.in_vain) == (search.last, search.in_vain)
     accepted = [(one.coder.fields, one.penalty, one.gain, one.error, one.score) for one in last.accepted]
-    assert accepted == [(one.cross, one.penalty, one.gain, one.error, one.score) for one in search.accepted]
+    expected = [*search.accepted, *search.joined]
+    assert accepted == [(one.cross, one.penalty, one.gain, one.error, one.score) for one in expected]
     if accepted:
-        assert (last.loss, last.score) == (search.accepted[-1].loss, search.accepted[-1].score)
+        assert (last.loss, last.score) == (expected[-1].loss, expected[-1].score)
     same_weights(last, search.models)
     return search
 
@@ -240,3 +272,81 @@ def test_smooth_penalties_that_relax(holdout: bool, steer: Steer) -> None:
     assert {(0, 1), (2, 3)} <= smooth_ones(search)
     first = search.accepted[0]
     assert search.models.terms[first.cross].penalty.smooth < first.penalty.smooth
+
+
+# The paper's policy: the metric alone decides, and candidates compete in it.
+
+
+@pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
+def test_the_papers_policy(holdout: bool) -> None:
+    search = same(planted(104, 640, 2.5, 0.0), holdout, 3, halving="paper")
+    first = [one for one in search.rungs if one.round == 1]
+    assert [(one.rows, one.n_candidates) for one in first] == [(21, 10), (64, 5), (149, 2), (320, 1)]
+    assert [one.accepted for one in search.tries] == [True] * (len(search.tries) - 1) + [False]
+    assert search.accepted
+    assert all(one.needed == 0.0 for one in search.tries)
+
+
+@pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
+def test_the_papers_policy_with_one_penalty_for_all(holdout: bool) -> None:
+    search = same(ordered(20, 600, 2.5, 2.5), holdout, 3, halving="paper", penalty="shared")
+    assert search.accepted
+    assert not search.models.terms[(1,)].penalty.smooth
+
+
+# One penalty for all fields and crosses, l1 too.
+
+
+@pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
+def test_a_shared_penalty_with_l1(holdout: bool) -> None:
+    search = same(ordered(20, 600, 2.5, 2.5), holdout, 3, penalty="shared")
+    (shared,) = {term.penalty for cross, term in search.models.terms.items() if cross}
+    assert shared.l1 > 0
+    assert {(0, 1), (2, 3)} <= {one.cross for one in search.accepted}
+    weights = [w for cross, term in search.models.terms.items() if cross for w in term.weight.values()]
+    assert 0 < weights.count(0.0) < len(weights)
+
+
+# Weak crosses together.
+
+
+def groups_of(search: SlowSearch) -> list[tuple[int, bool]]:
+    """How many crosses each group had that was tried, and whether it was accepted."""
+    return [(len(one.crosses), one.accepted) for one in search.tries if len(one.crosses) > 1]
+
+
+def test_weak_pairs_come_in_by_quarters_and_the_faintest_go_again() -> None:
+    search = same(faint(1, 600, 0.3), False, 3)
+    assert not search.accepted
+    assert groups_of(search) == [(6, True)]
+    assert {(4, 5), (0, 4)} <= {one.cross for one in search.joined}
+    assert len(search.joined) < 6
+
+
+def test_weak_pairs_beside_crosses_after_sparse_ones_were_refused() -> None:
+    search = same(faint(1, 600, 0.5), False, 3)
+    assert search.accepted
+    assert [accepted for _, accepted in groups_of(search)] == [False, True]
+
+
+def test_sparse_crosses_of_two_and_three_columns_choose_their_penalties_anew(steer: Steer) -> None:
+    steer(groups=(replace(policy.SPARSE, trial=replace(policy.SPARSE.trial, errors=0.1, lift=-0.01)),), a_round=1, tries=1)
+    search = same(faint(1, 600, 0.5), False, 3)
+    assert search.accepted
+    assert {len(one.cross) for one in search.joined} == {2, 3}
+    assert len({one.penalty for one in search.joined}) > 1
+
+
+def test_every_pair_where_those_with_many_rows_do_not_do(steer: Steer) -> None:
+    careful, careless = (replace(policy.TOGETHER, first_errors=errors) for errors in (99.0, 0.5))
+    steer(groups=(replace(policy.PAIRS, trial=careful), replace(policy.EVERY_PAIR, trial=careless)), few_rows=13)
+    search = same(faint(1, 600, 0.3), False, 3)
+    assert groups_of(search) == [(5, False), (6, True)]  # one pair is sparse
+    assert {one.penalty for one in search.joined} == {policy.EVERY_PAIR.penalty, replace(policy.EVERY_PAIR.penalty, smooth=0.0)}
+
+
+def test_groups_that_gain_nothing() -> None:
+    search = same(faint(3, 600, 0.0), False, 3)
+    assert groups_of(search)
+    assert not any(accepted for _, accepted in groups_of(search))
+    assert not search.joined

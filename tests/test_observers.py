@@ -23,7 +23,7 @@ from autocross.events import Event, FitFinished, FitStarted, Noticed, PhaseStart
 from autocross.fitting.fit import fit
 from autocross.interrupts import Interrupt
 from autocross.observers.journal import Journal
-from autocross.observers.progress import PlainLines
+from autocross.observers.progress import PlainLines, line
 from autocross.options import Options
 from autocross.table.ingest import source_of
 from conftest import SmallDisk, as_nobody
@@ -79,23 +79,65 @@ def test_progress_goes_to_stderr_as_lines_and_quiet_is_silent(people: pl.DataFra
     assert capsys.readouterr() == ("", "")
 
 
-def test_every_event_has_a_line_or_is_left_to_the_journal() -> None:
+# An event of each kind, and its line; None for what is left to the journal. A warning is shown by Python.
+LINES: list[tuple[Event, str | None]] = [
+    (events.FitStarted(0.0, "1.2", {"seed": 1}), None),
+    (events.PhaseStarted(0.5, "tuning", 3), "tuning"),
+    (events.StepDone(1.0, "tuning", 1, "l2 3"), "  l2 3"),
+    (events.StepDone(1.0, "tuning", 1, "l2 3", 0.91234), "  l2 3   auc 0.9123"),
+    (
+        events.CandidatesRanked(2.0, 3, 1, 4, 32_000, 200, [["a x b", 12.3456], ["c x d", -0.5]]),
+        "  round 3, rung 1 of 4, 200 candidates on 32,000 rows: a x b +12.3, c x d -0.5",
+    ),
+    (
+        events.CrossTried(2.5, 3, "a x b", 0.00123, 0.00045, 0.001, True, 0.85),
+        "  + a x b   gained 0.00123 ± 0.00045 a row, needed 0.00100   auc 0.8500",
+    ),
+    (
+        events.CrossTried(2.5, 3, "a x b", 0.0002, 0.00045, 0.001, False, 0.85),
+        "  - a x b   gained 0.00020 ± 0.00045 a row, would have needed 0.00100   auc 0.8500",
+    ),
+    (
+        events.WorkersCounted(3.0, "round 3", 4, 0, 16, 5 << 20, 2 << 20, (1.0, 0.5)),
+        "  after round 3: 4 workers alive, 16 blocks cached, 2.0 MiB moved, 5.0 in all",
+    ),
+    (
+        events.WorkersCounted(3.0, "round 3", 4, 1, 16, 5 << 20, 2 << 20, (1.0, 0.5)),
+        "  after round 3: 4 workers alive (1 lost and replaced), 16 blocks cached, 2.0 MiB moved, 5.0 in all",
+    ),
+    (events.SearchStopped(4.0, "no cross gains enough", 3), "  search ended with 3 crosses: no cross gains enough"),
+    (events.RuleApplied(1.5, "split", "time", "named"), "  split: time (named)"),
+    (events.Noticed(1.6, "hello"), "  hello"),
+    (events.Noticed(1.7, "a warning", warning=True), None),
+    (events.FitFinished(5.0, 1000, 3, 0, "auc", None), "done: 1,000 rows, 3 fields, 0 crosses"),
+    (events.FitFinished(5.0, 1000, 3, 2, "auc", 0.91234), "done: 1,000 rows, 3 fields, 2 crosses, validation auc 0.9123"),
+]
+
+
+def kinds() -> set[type[Event]]:
+    """All kinds of events that a fit may tell."""
+    return {kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, Event)} - {Event}
+
+
+def test_every_kind_of_event_has_its_line_here() -> None:
+    assert {type(event) for event, _ in LINES} == kinds()
+    assert len(kinds()) >= 10
+
+
+@pytest.mark.parametrize(("event", "expected"), LINES, ids=lambda value: type(value).__name__)
+def test_an_event_in_words(event: Event, expected: str | None) -> None:
+    assert line(event, "auc") == expected
     stream = io.StringIO()
-    show = PlainLines("auc", stream)
-    show(events.PhaseStarted(0.5, "tuning", 3))
-    show(events.StepDone(1.0, "tuning", 1, "l2 3", 0.91234))
-    show(events.RuleApplied(1.5, "split", "time", "named"))
-    show(events.Noticed(1.6, "hello"))
-    show(events.Noticed(1.7, "a warning is shown by Python", warning=True))
-    show(events.FitFinished(2.0, 1000, 3, 0, "auc", None))
-    lines = stream.getvalue().splitlines()
-    assert [line.split("s  ", 1)[1].strip() for line in lines] == [
-        "tuning",
-        "l2 3   auc 0.9123",
-        "split: time (named)",
-        "hello",
-        "done: 1,000 rows, 3 fields, 0 crosses",
-    ]
+    PlainLines("auc", stream)(event)
+    shown = stream.getvalue()
+    assert shown == ("" if expected is None else f"{event.seconds:7.1f}s  {expected}\n")
+    assert json.loads(json.dumps(events.as_record(event)))["event"] == type(event).__name__
+
+
+def test_the_time_that_is_left_is_told_with_the_candidates() -> None:
+    event = events.CandidatesRanked(2.0, 1, 1, 1, 500, 10, [["a x b", 1.0]])
+    assert line(event, "auc", 9.4) == "  round 1, rung 1 of 1, 10 candidates on 500 rows, 7 s left: a x b +1"
+    assert line(event, "auc", 1.0) == "  round 1, rung 1 of 1, 10 candidates on 500 rows, 0 s left: a x b +1"
 
 
 def test_on_a_terminal_a_live_display_shows_phase_and_score(people: pl.DataFrame, tmp_path: Path) -> None:

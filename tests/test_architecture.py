@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,12 @@ def test_kernels_are_made_in_their_room_only() -> None:
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ImportFrom):
                     assert not makers & {f"{node.module}.{alias.name}" for alias in node.names}, path
+
+
+def test_no_test_sleeps_or_looks_at_a_clock() -> None:
+    """How long something takes depends on what else the machine does: a test waits for an event, or has a clock of its own."""
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        assert not re.findall(r"\b(?:sleep|Timer|perf_counter|monotonic|time\.time)\(", path.read_text()), path.name
 
 
 def test_scoring_a_row_loads_nothing_heavy(tmp_path: Path, saved_model: Path) -> None:

@@ -33,11 +33,11 @@ def gained(folds: Folds, weight: np.ndarray, before: np.ndarray, after: np.ndarr
             block.cluster = cluster[block.row]
             block.fold = folds.rule.of(block.row, block.cluster)
         engine.place(blocks)
-        regression = Regression(engine, float(weight.sum(dtype=np.float64)), folds.n_models)
+        regression = Regression.begin(engine, float(weight.sum(dtype=np.float64)), folds.n_models)
         judge = Judge(engine, Reporter(), folds.n_clusters, lambda regression: 0.0)
         for block in blocks:
             block.odds = np.exp(before[block.row])
-        judge.remember()
+        judge.remember(regression)
         for block in blocks:
             block.odds = np.exp(after[block.row])
         return judge.gain(regression)

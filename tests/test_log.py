@@ -27,7 +27,6 @@ from autocross.search import coding, fieldwise, judging
 from autocross.table.source import InMemory, Part
 from conftest import Steer
 
-
 MOST_CALLS = 100_000  # far more than any fit here makes
 
 

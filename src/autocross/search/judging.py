@@ -18,8 +18,8 @@ from autocross.crossing import CrossCoder
 from autocross.engines import Engine, changes
 from autocross.events import CrossTried, Reporter
 from autocross.features import Penalty
-from autocross.models.logistic import Regression, WrongOrder
 from autocross.kernels import logistic as kernels
+from autocross.models.logistic import Regression, WrongOrder
 from autocross.models.tuning import FINE
 from autocross.search.coding import Coded
 from autocross.search.policy import Trial

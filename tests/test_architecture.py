@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "autocross"
 
 # From the ground up; rooms on one floor do not import each other.
 FLOORS = [
-    {"errors", "hashing", "options", "features", "events", "interrupts", "scratch", "forks", "memory", "streams"},
+    {"errors", "checks", "hashing", "options", "features", "events", "interrupts", "scratch", "forks", "memory", "streams"},
     {"kernels", "engines", "crossing"},
     {"table", "observers"},
     {"encoding"},

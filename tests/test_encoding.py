@@ -102,7 +102,7 @@ def test_the_calendar_of_many_is_the_calendar_of_each(values: list[datetime]) ->
 def test_only_calendar_parts_that_vary_become_fields() -> None:
     days = [date(2024, 1, 1) + timedelta(days=at) for at in range(28)] * 2
     column = TimeColumn(moments(pl.Series("when", [*days, None])))
-    calendar = Calendar.fit(TIME, column, min_count=2)
+    calendar = Calendar.fit(TIME, column, RULES)
     assert [field.name for field in calendar.fields] == ["when.day", "when.weekday"]
     codes = calendar.encode(column)
     assert codes[1].codes[:7].tolist() == [2, 3, 4, 5, 6, 7, 8]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from autocross import fingerprint
 from autocross.blocks import INTERCEPT, Cross
+from autocross.checks import expect_room, require
 from autocross.crossing import MOST_ENTRIES, CrossCoder
 from autocross.encoding.encoder import Encoder
 from autocross.engines import Engine
@@ -32,10 +33,9 @@ from autocross.kernels.logistic import FARTHEST
 from autocross.models.logistic import UNPENALISED, Regression, Term
 from autocross.options import Options
 from autocross.producer import bundle, store
-from autocross.producer.container import require
 from autocross.producer.model import Rule
 from autocross.producer.store import Stored
-from autocross.producer.unpacking import expect_room, unpack_cross
+from autocross.producer.unpacking import unpack_cross
 from autocross.search.judging import Accepted
 from autocross.search.loop import State
 

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.blocks import INTERCEPT, Block
-from autocross.encoding.discretize import Bins
 from autocross.encoding.encoder import Encoder
 from autocross.engines import Engine
 from autocross.features import FieldCodes
@@ -99,7 +98,7 @@ def column_checksums(encoder: Encoder) -> dict[str, str]:
     """For each column a checksum of what its codes stand for."""
     checksums = {}
     for column in encoder.columns:
-        arrays: bundle.Arrays = {"coarse": column.coarse} if isinstance(column, Bins) else {}
+        arrays = column.unsaved()
         facts = bundle.pack_column(0, column, arrays)
         checksums[column.column.name] = bundle.checksum(facts, arrays)
     return checksums
@@ -107,4 +106,4 @@ def column_checksums(encoder: Encoder) -> dict[str, str]:
 
 def stem_columns(encoder: Encoder) -> list[str]:
     """The column of each stem."""
-    return [column.column.name for column in encoder.columns for _ in range(1 if isinstance(column, Bins) else len(column.fields))]
+    return [column.column.name for column in encoder.columns for _ in column.stems]

@@ -12,7 +12,6 @@ import numpy as np
 
 from autocross.crossing import MOST_ENTRIES
 from autocross.encoding.encoder import Encoder
-from autocross.encoding.vocabulary import Vocabulary
 from autocross.features import narrowest
 
 ALWAYS = 64 << 20  # a batch of rows, threads, buffers of the libraries
@@ -57,7 +56,7 @@ class Size:
 
     def bytes_of_values(self, encoder: Encoder) -> float:
         """What the values of all columns take, whatever the rows."""
-        texts = sum(len(column.values) for column in encoder.columns if isinstance(column, Vocabulary))
+        texts = sum(column.n_texts for column in encoder.columns)
         codes = [field.n_codes for field in encoder.fields]
         of_step = max(codes, default=0) * OF_SUMS * (2 + self.n_blocks)
         return OF_TEXT * texts + (OF_WEIGHT * sum(codes) + of_step) * self.n_models

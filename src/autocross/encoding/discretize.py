@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.checks import Facts, is_text, require
+from autocross.encoding.column import Arrays, ColumnEncoder, Stem, StoredArrays
 from autocross.encoding.rules import EncodingRules, tallied
 from autocross.features import FIRST, MISSING, Field, FieldCodes, in_order, narrowest
 from autocross.table.columns import NumberColumn
@@ -32,13 +34,14 @@ HUGE = 2.0**900  # numbers below this times any granularity are far from the lar
 
 
 @dataclass(frozen=True)
-class Bins:
+class Bins(ColumnEncoder):
     """The fields of one numerical column: for each, its name and its edges. Bin i holds edges[i-1] <= x < edges[i].
 
     ``coarse`` are the edges of a field that is not there yet, of few bins.
     """
 
-    column: ColumnSchema
+    coder: ClassVar[str] = "bins"
+
     names: tuple[str, ...]
     edges: tuple[Floats, ...]
     coarse: Floats = field(default_factory=lambda: np.empty(0))
@@ -71,8 +74,6 @@ class Bins:
             for name, n_codes in zip(self.names, (FIRST + len(edges) + 1 for edges in self.edges), strict=True)
         )
 
-    ragged = False
-
     @cached_property
     def merged(self) -> Floats:
         """All edges of all fields: one search finds the codes of all of them."""
@@ -97,9 +98,13 @@ class Bins:
     def search(self) -> Search:
         return Search(self.merged)
 
-    def intervals(self, column: NumberColumn) -> FieldCodes:
-        """The interval between merged edges of every row: what the codes of all fields are read from."""
-        return FieldCodes(self.search.find(column.values))
+    @property
+    def stems(self) -> tuple[Stem, ...]:
+        """The intervals between merged edges, from which the codes of all fields are read."""
+        return (Stem(len(self.merged) + 2, None, dict(enumerate(self.codes_by_interval))),)
+
+    def stem_codes(self, column: NumberColumn) -> list[FieldCodes]:
+        return [FieldCodes(self.search.find(column.values))]
 
     def encode(self, column: NumberColumn) -> list[FieldCodes]:
         """The codes of all rows, field by field."""
@@ -117,25 +122,77 @@ class Bins:
                 raise refused(self.column.name, "numerical", "the row", shown(value), way_out) from None
         return codes[-1] if value != value else codes[bisect_right(edges, value)]
 
-    def describe(self, at: int, code: int) -> str:
+    def contributions(self, weights: list[list[float]]) -> Callable[[Any], Sequence[float]]:
+        """What one number adds to the log-odds, field by field."""
+        by_code = super().contributions(weights)
+        missing = by_code(None)
+        edges, codes = self.one_row
+        by_interval = [[weight[code] for weight, code in zip(weights, some, strict=True)] for some in codes]
+
+        def by_edges(value: Any) -> Sequence[float]:
+            kind = type(value)
+            if kind is int:
+                try:
+                    value = float(value)  # as in a table: one of many digits may lie at an edge only once it is rounded
+                except OverflowError:
+                    return by_code(value)
+            elif kind is not float or value != value:
+                return missing if value is None else by_code(value)
+            return by_interval[bisect_right(edges, value)]
+
+        return by_edges
+
+    def describe(self, place: int, code: int) -> str:
         """The interval behind a code, in words."""
         if code < FIRST:
             return "(missing)" if code == MISSING else "(rare)"
-        bounds = [-math.inf, *self.edges[at].tolist(), math.inf]
+        bounds = [-math.inf, *self.edges[place].tolist(), math.inf]
         low, high = bounds[code - FIRST], bounds[code - FIRST + 1]
         if low == -math.inf:
             return "any" if high == math.inf else f"below {high:g}"
         return f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
 
-    def coarser(self, than: Sequence[Field]) -> Bins | None:
+    def coarser(self, than: Sequence[Field]) -> tuple[NDArray[Any], Bins] | None:
         """The coarse field on its own, if it tells something, and with fewer bins than these."""
-        if not 0 < len(self.coarse) < min(one.n_codes for one in than) - FIRST - 1:
+        if not 0 < len(self.coarse) < min(field.n_codes for field in than) - FIRST - 1:
             return None
-        return Bins(self.column, (f"{self.column.name} [{COARSE} even]",), (self.coarse,))
+        return self.by_interval(self.coarse), Bins(self.column, (f"{self.column.name} [{COARSE} even]",), (self.coarse,))
 
-    def keep(self, positions: Sequence[int]) -> Bins:
+    def coarsest(self) -> Sequence[int]:
+        """The field of the fewest bins."""
+        return [min(range(len(self.edges)), key=lambda place: len(self.edges[place]))]
+
+    def keep(self, places: Sequence[int]) -> Bins:
         """Only these of its fields."""
-        return Bins(self.column, tuple(self.names[at] for at in positions), tuple(self.edges[at] for at in positions))
+        return Bins(self.column, tuple(self.names[place] for place in places), tuple(self.edges[place] for place in places))
+
+    def pack(self, number: int, arrays: Arrays) -> Facts:
+        """The names of the fields, and an array of edges for each."""
+        for place, edges in enumerate(self.edges):
+            arrays[f"edges.{number}.{place}"] = edges
+        return {"names": list(self.names)}
+
+    def unsaved(self) -> Arrays:
+        """The edges of the field that is not there yet."""
+        return {"coarse": self.coarse}
+
+    @classmethod
+    def expect(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> list[tuple[str, int]]:
+        owner, names = f"column {column.name!r}", entry["names"]
+        proper = isinstance(names, list) and all(is_text(name) and name.startswith(column.name) for name in names)
+        require(proper and len(names) > 0, f"{owner} has no proper names of fields")
+        complaint = f"{owner} has no proper edges"
+        shapes = [stored.expect(f"edges.{number}.{place}", "F64", (None,), complaint) for place in range(len(names))]
+        return [(name, FIRST + n_edges + 1) for name, (n_edges,) in zip(names, shapes, strict=True)]
+
+    @classmethod
+    def unpack(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> Bins:
+        owner = f"column {column.name!r}"
+        all_edges = tuple(stored.array(f"edges.{number}.{place}", owner) for place in range(len(entry["names"])))
+        for edges in all_edges:
+            rising = bool(np.isfinite(edges).all()) and bool((np.diff(edges) > 0).all())
+            require(rising, f"{owner} has edges that do not rise")
+        return cls(column, tuple(entry["names"]), all_edges)
 
 
 class Search:

@@ -6,46 +6,20 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.encoding.discretize import Bins
+from autocross.encoding import registry
+from autocross.encoding.column import ColumnEncoder, Stem
 from autocross.encoding.rules import EncodingRules
-from autocross.encoding.timestamps import Calendar
-from autocross.encoding.vocabulary import Vocabulary
 from autocross.features import Field, FieldCodes, narrowest
-from autocross.table.columns import Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
+from autocross.table.columns import Column, Table
 from autocross.table.schema import ColumnSchema, Schema
 
 T = TypeVar("T")
 Each = Callable[..., Iterable[T]]  # `map`, or what works on columns side by side
-
-
-class ColumnEncoder(Protocol):
-    """What every column's encoder can do; a time or numerical column has several fields."""
-
-    @property
-    def column(self) -> ColumnSchema: ...
-    @property
-    def fields(self) -> tuple[Field, ...]: ...
-    @property
-    def ragged(self) -> bool: ...
-    def encode(self, column: Any) -> list[FieldCodes]: ...
-    def encode_one(self, value: Any) -> tuple[Any, ...]: ...
-    def describe(self, at: int, code: int) -> str: ...
-    def keep(self, positions: Sequence[int]) -> ColumnEncoder: ...
-
-
-def fit_column(schema: ColumnSchema, column: Column, rules: EncodingRules, n: NDArray[np.int64] | None) -> ColumnEncoder:
-    """The encoder of one column, by its type."""
-    if isinstance(column, (TextColumn, ListColumn)):
-        return Vocabulary.fit(schema, column, rules, n)
-    if isinstance(column, NumberColumn):
-        return Bins.fit(schema, column, rules, n)
-    assert isinstance(column, TimeColumn)
-    return Calendar.fit(schema, column, rules.min_count, n)
 
 
 def spread(codes: FieldCodes, index: NDArray[np.int32]) -> FieldCodes:
@@ -59,23 +33,9 @@ def spread(codes: FieldCodes, index: NDArray[np.int32]) -> FieldCodes:
 
 def stem_codes(column: ColumnEncoder, table: Table) -> list[FieldCodes]:
     """A column's codes in all rows, stem by stem."""
-    rows: Any = table.columns[column.column.name]
-    codes = [column.intervals(rows)] if isinstance(column, Bins) else column.encode(rows)
+    codes = column.stem_codes(table.columns[column.column.name])
     index = table.index.get(column.column.name)
     return codes if index is None else [spread(one, index) for one in codes]
-
-
-@dataclass(frozen=True)
-class Stem:
-    """What is coded once a row: a field, or the finest intervals of a number, from which several fields are read.
-
-    ``tables`` has, for each field that is read from it, the field's code for every code of the stem.
-    """
-
-    n_codes: int
-    field: int | None
-    tables: Mapping[int, NDArray[Any]]
-    ragged: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +57,8 @@ class Encoder:
         """Learn vocabularies, edges and calendars from the training rows, or from distinct values and their numbers of rows."""
 
         def fitted(column: ColumnSchema) -> ColumnEncoder:
-            return fit_column(column, columns[column.name], rules, None if n is None else n[column.name])
+            encoder = registry.OF_KIND[column.kind]
+            return encoder.fit(column, columns[column.name], rules, None if n is None else n[column.name])
 
         return cls(schema, tuple(each(fitted, [column for column in schema if column.kind != "ignore"])))
 
@@ -130,10 +91,7 @@ class Encoder:
         found: list[Stem] = []
         first = 0
         for column in self.columns:
-            if isinstance(column, Bins):
-                found.append(Stem(len(column.merged) + 2, None, dict(enumerate(column.codes_by_interval, start=first))))
-            else:
-                found += [Stem(field.n_codes, at, {}, column.ragged) for at, field in enumerate(column.fields, start=first)]
+            found += [stem.moved(first) for stem in column.stems]
             first += len(column.fields)
         return tuple(found)
 
@@ -142,7 +100,7 @@ class Encoder:
         """The stems of each column, by their numbers."""
         found, first = {}, 0
         for column in self.columns:
-            found[column.column.name] = range(first, first + (1 if isinstance(column, Bins) else len(column.fields)))
+            found[column.column.name] = range(first, first + len(column.stems))
             first = found[column.column.name].stop
         return found
 
@@ -155,10 +113,11 @@ class Encoder:
 
     def widened(self, widths: Sequence[int]) -> Encoder:
         """Wide enough for rows with so many codes of each stem: a multi-value field knows how many codes a row may have."""
-        columns, at = [], 0
+        columns, first = [], 0
         for column in self.columns:
-            columns.append(column.widened(widths[at]) if isinstance(column, Vocabulary) else column)
-            at += 1 if isinstance(column, Bins) else len(column.fields)
+            last = first + len(column.stems)
+            columns.append(column.widened(max(widths[first:last])))
+            first = last
         return self if all(map(operator.is_, columns, self.columns)) else Encoder(self.schema, tuple(columns))
 
     def widened_to(self, codes: Sequence[FieldCodes]) -> Encoder:
@@ -168,13 +127,11 @@ class Encoder:
     def rest(self) -> None:
         """Let go of the tables by which many rows are encoded; they are made again when they are needed."""
         for column in self.columns:
-            if isinstance(column, Vocabulary):
-                column.rest()
+            column.rest()
 
     def private(self) -> Encoder:
         """The same codes, without the values of categories."""
-        columns = [column.private(self.schema) if isinstance(column, Vocabulary) else column for column in self.columns]
-        return Encoder(self.schema, tuple(columns))
+        return Encoder(self.schema, tuple(column.private(self.schema) for column in self.columns))
 
     def encode_one(self, row: Mapping[str, Any]) -> list[Any]:
         """The codes of one row, field by field; a multi-value field has a tuple of them. An absent column is missing."""
@@ -188,14 +145,14 @@ class Encoder:
         column, at = self.places[field]
         return column.describe(at, code)
 
-    def coarse(self, kept: Encoder) -> list[tuple[int, NDArray[Any], Bins]]:
+    def coarse(self, kept: Encoder) -> list[tuple[int, NDArray[Any], ColumnEncoder]]:
         """Fields coarser than those kept of their columns: each one's stem, its codes by those of the stem, and its encoder."""
         left = {column.column.name: column.fields for column in kept.columns}
         found, stem = [], 0
         for column in self.columns:
-            if isinstance(column, Bins) and (twin := column.coarser(left[column.column.name])):
-                found.append((stem, column.by_interval(column.coarse), twin))
-            stem += 1 if isinstance(column, Bins) else len(column.fields)
+            if coarser := column.coarser(left[column.column.name]):
+                found.append((stem, *coarser))
+            stem += len(column.stems)
         return found
 
     def coarsest(self) -> list[int]:
@@ -203,9 +160,8 @@ class Encoder:
         kept: list[int] = []
         first = 0
         for column in self.columns:
-            fields = range(first, first + len(column.fields))
-            kept += [min(fields, key=lambda at: self.fields[at].n_codes)] if isinstance(column, Bins) else fields
-            first = fields.stop
+            kept += [first + place for place in column.coarsest()]
+            first += len(column.fields)
         return kept
 
     def keep(self, kept: Sequence[int]) -> Encoder:

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.encoding.rules import tallied
+from autocross.checks import Facts, require
+from autocross.encoding.column import Arrays, ColumnEncoder, StoredArrays
+from autocross.encoding.rules import EncodingRules, tallied
 from autocross.features import FIRST, MISSING, RARE, TOGETHER, Field, FieldCodes, narrowest
 from autocross.table.columns import NO_TIME, TimeColumn
 from autocross.table.schema import ColumnSchema
@@ -64,14 +67,15 @@ def parts_of_all(micros: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
 
 
 @dataclass(frozen=True)
-class Calendar:
+class Calendar(ColumnEncoder):
     """The calendar fields of one time column: for each part, the values seen often enough, in order."""
 
-    column: ColumnSchema
+    coder: ClassVar[str] = "calendar"
+
     seen: dict[str, tuple[int, ...]]
 
     @classmethod
-    def fit(cls, schema: ColumnSchema, column: TimeColumn, min_count: int, n: NDArray[np.int64] | None = None) -> Calendar:
+    def fit(cls, schema: ColumnSchema, column: TimeColumn, rules: EncodingRules, n: NDArray[np.int64] | None = None) -> Calendar:
         """Keep the parts that take more than one value; ``n`` are the rows that each moment stands for."""
         known = np.flatnonzero(column.micros != NO_TIME)
         rows: dict[str, Counter[int]] = {}
@@ -81,7 +85,7 @@ class Calendar:
                 distinct, counts = tallied(values, None if n is None else n[some])
                 rows.setdefault(part, Counter()).update(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
         seen = {
-            part: tuple(sorted(value for value in counted if counted[value] >= min_count))
+            part: tuple(sorted(value for value in counted if counted[value] >= rules.min_count))
             for part, counted in rows.items()
             if len(counted) > 1
         }
@@ -98,8 +102,6 @@ class Calendar:
         return tuple(
             Field(f"{name}.{part}", name, FIRST + len(values), shares_rare=True, part=part) for part, values in self.seen.items()
         )
-
-    ragged = False
 
     def encode(self, column: TimeColumn) -> list[FieldCodes]:
         """The codes of all rows, field by field."""
@@ -125,14 +127,34 @@ class Calendar:
         parts = parts_of(moment)
         return tuple(code.get(parts[part], RARE) for part, code in self.code.items())
 
-    def describe(self, at: int, code: int) -> str:
+    def describe(self, place: int, code: int) -> str:
         """The value behind a code, in words."""
-        part = list(self.seen)[at]
+        part = list(self.seen)[place]
         if code < FIRST:
             return "(missing)" if code == MISSING else "(rare)"
         value = self.seen[part][code - FIRST]
         return WEEKDAYS[value] if part == "weekday" else str(value)
 
-    def keep(self, positions: Sequence[int]) -> Calendar:
+    def keep(self, places: Sequence[int]) -> Calendar:
         """Only these of its fields."""
-        return Calendar(self.column, {part: self.seen[part] for part in (list(self.seen)[at] for at in positions)})
+        parts = list(self.seen)
+        return Calendar(self.column, {parts[place]: self.seen[parts[place]] for place in places})
+
+    def pack(self, number: int, arrays: Arrays) -> Facts:
+        """The values seen, which are few."""
+        return {"seen": {part: list(values) for part, values in self.seen.items()}}
+
+    @classmethod
+    def expect(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> list[tuple[str, int]]:
+        owner, seen = f"column {column.name!r}", entry["seen"]
+        require(isinstance(seen, dict) and len(seen) > 0, f"{owner} has no calendar parts")
+        for part, values in seen.items():
+            require(part in PARTS, f"{owner} has an unknown calendar part")
+            proper = isinstance(values, list) and all(type(value) is int and value in PARTS[part] for value in values)
+            require(proper, f"{owner} has a {part} that no calendar has")
+            require(all(a < b for a, b in pairwise(values)), f"{owner} has calendar values that do not rise")
+        return [(f"{column.name}.{part}", FIRST + len(values)) for part, values in seen.items()]
+
+    @classmethod
+    def unpack(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> Calendar:
+        return cls(column, {part: tuple(values) for part, values in entry["seen"].items()})

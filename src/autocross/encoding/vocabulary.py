@@ -8,16 +8,20 @@ A private vocabulary knows its values by their hashes only.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from autocross.checks import Facts, expect_room, require
+from autocross.encoding.column import Arrays, ColumnEncoder, StoredArrays
 from autocross.encoding.rules import EncodingRules
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
 from autocross.table.columns import ListColumn, TextColumn
@@ -32,6 +36,7 @@ FEW = 1_000  # texts that are looked up one by one
 
 DIGEST = 16  # bytes of a private value's hash
 FEWEST_SHOWN = 8  # of its digits
+SALT = re.compile(f"[0-9a-f]{{{2 * DIGEST}}}")
 
 
 def bucket_of(text: str, n_buckets: int) -> int:
@@ -44,10 +49,11 @@ def bucket_of(text: str, n_buckets: int) -> int:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class Vocabulary(ColumnEncoder):
     """The codes of one column's texts. ``width`` is 1, or for a multi-value column the most codes in a training row."""
 
-    column: ColumnSchema
+    coder: ClassVar[str] = "vocabulary"
+
     values: tuple[str, ...]
     n_buckets: int = 0
     width: int = 1
@@ -66,7 +72,7 @@ class Vocabulary:
         vocabulary = cls(schema, kept, rules.n_buckets if len(frequent) > rules.cap else 0)
         return vocabulary if isinstance(column, TextColumn) else vocabulary.widened(vocabulary.encode(column)[0].width)
 
-    def widened(self, width: int) -> Vocabulary:
+    def widened(self, width: int) -> Self:
         """Wide enough for rows with so many codes."""
         return self if width <= self.width else replace(self, width=width)
 
@@ -107,6 +113,10 @@ class Vocabulary:
         values = np.arange(FIRST, FIRST + len(self.values))
         n_missing = 1 + len(MISSING_TEXTS)
         return np.concatenate([np.full(n_missing, MISSING), values, [RARE]]).astype(narrowest(self.fields[0].n_codes))
+
+    @property
+    def n_texts(self) -> int:
+        return len(self.values)
 
     def rest(self) -> None:
         """Let go of what was made of the values to find them again."""
@@ -150,7 +160,22 @@ class Vocabulary:
             return (MISSING,)
         return tuple(sorted({self.code_of(text) for text in texts}))
 
-    def describe(self, at: int, code: int) -> str:
+    def contributions(self, weights: list[list[float]]) -> Callable[[Any], Sequence[float]]:
+        """What one value adds to the log-odds; the texts of a row that holds one are looked up as they are."""
+        by_code = super().contributions(weights)
+        if self.ragged:
+            return by_code
+        missing, stored = by_code(None), self.column.stored
+        by_text = {text: [weights[0][code]] for text, code in self.code.items() if stored_text(text, stored) == text}
+
+        def by_word(value: Any) -> Sequence[float]:
+            if type(value) is str:
+                return by_text[value] if value in by_text else by_code(value)
+            return missing if value is None else by_code(value)
+
+        return by_word
+
+    def describe(self, place: int, code: int) -> str:
         """The value behind a code, in words."""
         if code < FIRST:
             return "(missing)" if code == MISSING else "(rare)"
@@ -162,10 +187,41 @@ class Vocabulary:
         """A value as it is shown: a text "(missing)" is not a missing one."""
         return repr(value) if value.startswith("(") else value
 
-    def keep(self, positions: Sequence[int]) -> Vocabulary:
+    def keep(self, places: Sequence[int]) -> Self:
         """There is only the one field."""
-        assert list(positions) == [0]
+        assert list(places) == [0]
         return self
+
+    def pack(self, number: int, arrays: Arrays) -> Facts:
+        """The texts end to end, and where each ends, in characters."""
+        arrays[f"text.{number}"] = np.frombuffer("".join(self.values).encode("utf-8", "surrogatepass"), np.uint8)
+        arrays[f"ends.{number}"] = np.cumsum([len(value) for value in self.values], dtype=np.int64)
+        return {"n_buckets": self.n_buckets, "width": self.width}
+
+    @classmethod
+    def expect(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> list[tuple[str, int]]:
+        owner = f"column {column.name!r}"
+        n_values = cls.expect_values(number, entry, owner, stored)
+        expect_room(entry, n_values, owner)
+        require(entry["width"] == 1 or column.kind == "multivalue", f"{owner} has no proper width")
+        return [(column.name, FIRST + n_values + entry["n_buckets"])]
+
+    @classmethod
+    def expect_values(cls, number: int, entry: Facts, owner: str, stored: StoredArrays) -> int:
+        """How many values there are."""
+        complaint = f"{owner} has no proper vocabulary"
+        stored.expect(f"text.{number}", "U8", (None,), complaint)
+        (n_values,) = stored.expect(f"ends.{number}", "I64", (None,), complaint)
+        return n_values
+
+    @classmethod
+    def unpack(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> Self:
+        owner = f"column {column.name!r}"
+        values = unpack_texts(owner, stored.array(f"text.{number}", owner), stored.array(f"ends.{number}", owner))
+        # Else a row alone, whose texts are looked up as they are, could find what a table never finds.
+        as_read = all(stored_text(value, column.stored) == value for value in values)
+        require(as_read, f"{owner} has a vocabulary with a value that is never read")
+        return cls(column, values, entry["n_buckets"], entry["width"])
 
     def private(self, schema: Schema) -> Vocabulary:
         """The same codes for the hashes of the values, salted by the schema: equal fits have equal hashes, other tables others."""
@@ -178,6 +234,9 @@ class Vocabulary:
 @dataclass(frozen=True)
 class PrivateVocabulary(Vocabulary):
     """A vocabulary whose values are hashes, in hexadecimal digits: BLAKE2b of the UTF-8 text, of 16 bytes, with the salt."""
+
+    coder: ClassVar[str] = "hashes"
+    format: ClassVar[int] = 3  # who knows only older ones would overlook a value behind a hash
 
     salt: str = ""
 
@@ -209,6 +268,29 @@ class PrivateVocabulary(Vocabulary):
         """It is private already."""
         return self
 
+    def contributions(self, weights: list[list[float]]) -> Callable[[Any], Sequence[float]]:
+        """What one value adds to the log-odds: which texts have a code is not known ahead."""
+        return ColumnEncoder.contributions(self, weights)
+
+    def pack(self, number: int, arrays: Arrays) -> Facts:
+        """The bytes of the hashes, one row each."""
+        hashes = bytearray.fromhex("".join(self.values))
+        arrays[f"hash.{number}"] = np.frombuffer(hashes, np.uint8).reshape(-1, DIGEST)
+        return {"n_buckets": self.n_buckets, "width": self.width, "salt": self.salt}
+
+    @classmethod
+    def expect_values(cls, number: int, entry: Facts, owner: str, stored: StoredArrays) -> int:
+        n_values, _ = stored.expect(f"hash.{number}", "U8", (None, DIGEST), f"{owner} has no proper vocabulary")
+        require(isinstance(entry["salt"], str) and SALT.fullmatch(entry["salt"]) is not None, f"{owner} has no proper salt")
+        return n_values
+
+    @classmethod
+    def unpack(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> Self:
+        owner = f"column {column.name!r}"
+        values = tuple(value.tobytes().hex() for value in stored.array(f"hash.{number}", owner))
+        require(len(set(values)) == len(values), f"{owner} has a vocabulary with one value twice")
+        return cls(column, values, entry["n_buckets"], entry["width"], entry["salt"])
+
 
 def distinct_codes(codes: NDArray[Any], starts: NDArray[np.int64]) -> FieldCodes:
     """Each code once a row, in ascending order: two rare values of one row are one rare code."""
@@ -216,3 +298,14 @@ def distinct_codes(codes: NDArray[Any], starts: NDArray[np.int64]) -> FieldCodes
     pairs = np.unique(np.stack([rows, codes.astype(np.int64)], axis=1), axis=0) if len(codes) else np.zeros((0, 2), int)
     sizes = np.bincount(pairs[:, 0], minlength=len(starts) - 1)
     return FieldCodes(pairs[:, 1].astype(codes.dtype), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+
+def unpack_texts(owner: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple[str, ...]:
+    """Texts stored end to end; ``ends`` counts characters."""
+    text = content.tobytes().decode()
+    bounds = [0, *ends.tolist()]
+    in_order = all(a <= b for a, b in pairwise(bounds)) and bounds[-1] == len(text)
+    require(in_order, f"{owner} has a vocabulary with impossible lengths")
+    values = tuple(text[a:b] for a, b in pairwise(bounds))
+    require(len(set(values)) == len(values), f"{owner} has a vocabulary with one value twice")
+    return values

@@ -13,23 +13,18 @@ from typing import Any
 
 import numpy as np
 import xxhash
-from numpy.typing import NDArray
 
+from autocross.checks import SHOWN, require
 from autocross.crossing import CrossCoder
-from autocross.encoding.discretize import Bins
-from autocross.encoding.encoder import ColumnEncoder
-from autocross.encoding.timestamps import Calendar
-from autocross.encoding.vocabulary import DIGEST, PrivateVocabulary, Vocabulary
+from autocross.encoding.column import Arrays, ColumnEncoder
 from autocross.errors import BundleError, FileError
-from autocross.producer.container import SHOWN, Container, can_be_read, open_file, require
+from autocross.producer.container import Container, can_be_read, open_file
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, timeless
 from autocross.producer.unpacking import format_of, unpack
 from autocross.table.atomic import replace_file
 
 KEY = "autocross"
-
-Arrays = dict[str, NDArray[Any]]
 
 
 def save(model: Model, path: str | Path) -> None:
@@ -62,24 +57,9 @@ def save(model: Model, path: str | Path) -> None:
     replace_file(Path(path), lambda stream: stream.write(content))
 
 
-def pack_column(at: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str, Any]:
+def pack_column(number: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str, Any]:
     """One column's encoder: small facts as JSON, long ones as arrays."""
-    name = encoder.column.name
-    if isinstance(encoder, PrivateVocabulary):
-        hashes = bytearray.fromhex("".join(encoder.values))
-        arrays[f"hash.{at}"] = np.frombuffer(hashes, np.uint8).reshape(-1, DIGEST)
-        rest = {"n_buckets": encoder.n_buckets, "width": encoder.width, "salt": encoder.salt}
-        return {"name": name, "coder": "hashes", **rest}
-    if isinstance(encoder, Vocabulary):
-        arrays[f"text.{at}"] = np.frombuffer("".join(encoder.values).encode("utf-8", "surrogatepass"), np.uint8)
-        arrays[f"ends.{at}"] = np.cumsum([len(value) for value in encoder.values], dtype=np.int64)
-        return {"name": name, "coder": "vocabulary", "n_buckets": encoder.n_buckets, "width": encoder.width}
-    if isinstance(encoder, Bins):
-        for place, edges in enumerate(encoder.edges):
-            arrays[f"edges.{at}.{place}"] = edges
-        return {"name": name, "coder": "bins", "names": list(encoder.names)}
-    assert isinstance(encoder, Calendar)
-    return {"name": name, "coder": "calendar", "seen": {part: list(values) for part, values in encoder.seen.items()}}
+    return {"name": encoder.column.name, "coder": encoder.coder, **encoder.pack(number, arrays)}
 
 
 def pack_cross(at: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.checks import DAMAGED, quoted, require
 from autocross.errors import BundleError, FileError
 
 # The bytes of a header, its arrays, and the brackets, commas and colons of its manifest, each of which may stand for an object of
@@ -36,9 +37,7 @@ BLANKS = re.compile(r"[ \t\n\r]*")
 CHUNK = 1 << 16
 HOLE = bytes(CHUNK)
 
-SHOWN = 200  # characters of a name
 TOO_LARGE = "its header is larger than a model of autocross needs"
-DAMAGED = "The file is damaged or was not written by autocross; save or copy it again."
 
 TYPES: dict[str, np.dtype[Any]] = {
     "U8": np.dtype("u1"),
@@ -47,18 +46,6 @@ TYPES: dict[str, np.dtype[Any]] = {
     "I64": np.dtype("<i8"),
     "F64": np.dtype("<f8"),
 }
-
-
-def require(condition: bool, complaint: str) -> None:
-    """Stop at the first thing that cannot be true of a bundle of ours."""
-    if not condition:
-        raise BundleError(f"{complaint}. {DAMAGED}")
-
-
-def quoted(value: Any) -> str:
-    """A name from a file that may not be believed: a message shows no more of it than helps."""
-    text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 class Cursor:

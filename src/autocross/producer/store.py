@@ -16,8 +16,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from autocross.checks import require
 from autocross.errors import AutoCrossError, BundleError, FileError
-from autocross.producer.container import Container, open_file, require
+from autocross.producer.container import Container, open_file
 from autocross.table.atomic import replace_file
 
 

@@ -6,8 +6,6 @@ weights these need. Only if all of it fits together is an array read, and then i
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, get_args
@@ -15,45 +13,22 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.checks import Facts, expect_room, is_count, is_number, is_text, quoted, require
 from autocross.crossing import MODULUS, CrossCoder
-from autocross.encoding.discretize import Bins
-from autocross.encoding.encoder import ColumnEncoder, Encoder
-from autocross.encoding.timestamps import PARTS, Calendar
-from autocross.encoding.vocabulary import DIGEST, PrivateVocabulary, Vocabulary
+from autocross.encoding import registry
+from autocross.encoding.column import ColumnEncoder
+from autocross.encoding.encoder import Encoder
 from autocross.errors import BundleError
 from autocross.features import FIRST, Penalty
 from autocross.options import MOST_HIDDEN, Metric
-from autocross.producer.container import Container, quoted, require
+from autocross.producer.container import Container
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule, timeless
 from autocross.table.schema import KINDS, ColumnSchema, Stored
-from autocross.table.values import stored_text
 
 FORMAT = 3  # the newest that is read and written
-MOST_CHARACTERS = 1 << 16  # of a name or a remark
-MOST_BUCKETS = 4  # for each value that has a code of its own
 MOST_WEIGHT = 1e100  # with which no sum of weights is infinite
 MOST_CODES = (1 << 63) // MODULUS  # of a field that is crossed, so that keys fit 63 bits
-
-Facts = dict[str, Any]
-
-
-# What facts may be.
-
-SALT = re.compile(f"[0-9a-f]{{{2 * DIGEST}}}")
-SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which cannot be printed
-
-
-def is_text(value: Any) -> bool:
-    return isinstance(value, str) and len(value) <= MOST_CHARACTERS and SURROGATE.search(value) is None
-
-
-def is_count(value: Any, least: int = 0) -> bool:
-    return type(value) is int and least <= value < 1 << 63
-
-
-def is_number(value: Any) -> bool:
-    return (type(value) is float and math.isfinite(value)) or (type(value) is int and abs(value) < 1 << 64)
 
 
 def is_weight(value: Any) -> bool:
@@ -79,7 +54,7 @@ def unpack(manifest: Facts, stored: Container) -> Model:
         require(entry["name"] in by_name, f"column {quoted(entry['name'])} is not in its schema")
     columns = [(at, entry, by_name[entry["name"]]) for at, entry in enumerate(manifest["columns"])]
 
-    sizes = [size for at, entry, column in columns for size in expect_column(at, entry, column, stored)]
+    sizes = [size for at, entry, column in columns for size in coder_of(entry, column).expect(at, entry, column, stored)]
     told = manifest["about"]["crosses"]
     require(isinstance(told, list) and len(told) == len(manifest["crosses"]), "it tells of other crosses than it has")
     crossed = [expect_cross(at, entry, told[at], sizes, stored) for at, entry in enumerate(manifest["crosses"])]
@@ -89,7 +64,7 @@ def unpack(manifest: Facts, stored: Container) -> Model:
         expect_deep(manifest["deep"], sizes, stored)
     stored.expect_no_more()
 
-    encoder = Encoder(schema, tuple(unpack_column(at, entry, column, stored) for at, entry, column in columns))
+    encoder = Encoder(schema, tuple(coder_of(entry, column).unpack(at, entry, column, stored) for at, entry, column in columns))
     crosses = tuple(
         unpack_cross(at, entry, encoder, stored.array(f"cross.{at}", f"cross {at}")) for at, entry in enumerate(manifest["crosses"])
     )
@@ -103,9 +78,9 @@ def unpack(manifest: Facts, stored: Container) -> Model:
 
 def format_of(manifest: Facts) -> int:
     """The oldest format that has all its parts: who knows only older ones would overlook a deep part, or a value behind a hash."""
-    if any(entry["coder"] == "hashes" for entry in manifest["columns"]):
-        return 3
-    return 2 if "deep" in manifest else 1
+    coders = {entry["coder"] for entry in manifest["columns"]}
+    formats = [encoder.format for word, encoder in registry.OF_CODER.items() if word in coders]
+    return max([2 if "deep" in manifest else 1, *formats])
 
 
 def unpack_schema(entry: Facts) -> ColumnSchema:
@@ -135,81 +110,13 @@ def unpack_penalties(entries: Any, n_terms: int) -> tuple[Penalty, ...]:
 
 # Columns: first the names and numbers of codes of their fields, then their encoders.
 
-TEXTS = ("categorical", "multivalue")
-CODERS = {"vocabulary": TEXTS, "hashes": TEXTS, "bins": ("numerical",), "calendar": ("time",)}
 
-
-def expect_column(at: int, entry: Facts, column: ColumnSchema, stored: Container) -> list[tuple[str, int]]:
-    """The fields of a column and their numbers of codes, by the shapes of its arrays."""
-    owner = f"column {column.name!r}"
-    require(column.kind in CODERS.get(entry["coder"], ()), f"{owner} is not coded as its kind asks")
-    if column.kind in TEXTS:
-        complaint = f"{owner} has no proper vocabulary"
-        if entry["coder"] == "hashes":
-            n_values, _ = stored.expect(f"hash.{at}", "U8", (None, DIGEST), complaint)
-            require(isinstance(entry["salt"], str) and SALT.fullmatch(entry["salt"]) is not None, f"{owner} has no proper salt")
-        else:
-            stored.expect(f"text.{at}", "U8", (None,), complaint)
-            (n_values,) = stored.expect(f"ends.{at}", "I64", (None,), complaint)
-        expect_room(entry, n_values, owner)
-        require(entry["width"] == 1 or column.kind == "multivalue", f"{owner} has no proper width")
-        return [(column.name, FIRST + n_values + entry["n_buckets"])]
-    if entry["coder"] == "bins":
-        names = entry["names"]
-        proper = isinstance(names, list) and all(is_text(name) and name.startswith(column.name) for name in names)
-        require(proper and len(names) > 0, f"{owner} has no proper names of fields")
-        edges = [
-            stored.expect(f"edges.{at}.{place}", "F64", (None,), f"{owner} has no proper edges") for place in range(len(names))
-        ]
-        return [(name, FIRST + n_edges + 1) for name, (n_edges,) in zip(names, edges, strict=True)]
-    seen = entry["seen"]
-    require(isinstance(seen, dict) and len(seen) > 0, f"{owner} has no calendar parts")
-    for part, values in seen.items():
-        require(part in PARTS, f"{owner} has an unknown calendar part")
-        proper = isinstance(values, list) and all(type(value) is int and value in PARTS[part] for value in values)
-        require(proper, f"{owner} has a {part} that no calendar has")
-        require(all(a < b for a, b in pairwise(values)), f"{owner} has calendar values that do not rise")
-    return [(f"{column.name}.{part}", FIRST + len(values)) for part, values in seen.items()]
-
-
-def expect_room(entry: Facts, n_values: int, owner: str) -> None:
-    """Buckets and width of a vocabulary or a cross."""
-    proper = is_count(entry["n_buckets"]) and entry["n_buckets"] <= MOST_BUCKETS * n_values
-    require(proper, f"{owner} has no proper number of buckets")
-    require(is_count(entry["width"], 1), f"{owner} has no proper width")
-
-
-def unpack_column(at: int, entry: Facts, column: ColumnSchema, stored: Container) -> ColumnEncoder:
-    """One column's encoder."""
-    owner = f"column {column.name!r}"
-    if entry["coder"] == "hashes":
-        values = tuple(value.tobytes().hex() for value in stored.array(f"hash.{at}", owner))
-        require(len(set(values)) == len(values), f"{owner} has a vocabulary with one value twice")
-        return PrivateVocabulary(column, values, entry["n_buckets"], entry["width"], entry["salt"])
-    if entry["coder"] == "vocabulary":
-        values = unpack_texts(owner, stored.array(f"text.{at}", owner), stored.array(f"ends.{at}", owner))
-        # Else a row alone, whose texts are looked up as they are, could find what a table never finds.
-        as_read = all(stored_text(value, column.stored) == value for value in values)
-        require(as_read, f"{owner} has a vocabulary with a value that is never read")
-        return Vocabulary(column, values, entry["n_buckets"], entry["width"])
-    if entry["coder"] == "bins":
-        edges = tuple(stored.array(f"edges.{at}.{place}", owner) for place in range(len(entry["names"])))
-        for one in edges:
-            rising = bool(np.isfinite(one).all()) and bool((np.diff(one) > 0).all())
-            require(rising, f"{owner} has edges that do not rise")
-        return Bins(column, tuple(entry["names"]), edges)
-    return Calendar(column, {part: tuple(values) for part, values in entry["seen"].items()})
-
-
-def unpack_texts(owner: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple[str, ...]:
-    """Texts stored end to end; ``ends`` counts characters."""
-    text = content.tobytes().decode()
-    bounds = [0, *ends.tolist()]
-    in_order = all(a <= b for a, b in pairwise(bounds)) and bounds[-1] == len(text)
-    require(in_order, f"{owner} has a vocabulary with impossible lengths")
-    values = tuple(text[a:b] for a, b in pairwise(bounds))
-    require(len(set(values)) == len(values), f"{owner} has a vocabulary with one value twice")
-    return values
+def coder_of(entry: Facts, column: ColumnSchema) -> type[ColumnEncoder]:
+    """What unpacks a column, if it can be one of its kind."""
+    encoder = registry.encoder_of(entry["coder"], column.kind)
+    require(encoder is not None, f"column {column.name!r} is not coded as its kind asks")
+    assert encoder is not None
+    return encoder
 
 
 # Crosses.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,15 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.crossing import CrossCoder, exact_key
-from autocross.encoding.discretize import Bins
-from autocross.encoding.encoder import ColumnEncoder
-from autocross.encoding.vocabulary import PrivateVocabulary, Vocabulary
 from autocross.errors import TableError
 from autocross.features import FIRST, RARE
 from autocross.producer.bundle import read
 from autocross.producer.model import Model
 from autocross.table.schema import text_columns
-from autocross.table.values import stored_text
 
 DEEP = "(deep part)"
 
@@ -68,45 +63,6 @@ def probabilities(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(log_odds >= 0, 1.0, e) / (1.0 + e)
 
 
-def contributions(column: ColumnEncoder, weights: list[list[float]]) -> Callable[[Any], Sequence[float]]:
-    """What a column's value adds to the log-odds, field by field: the encoder's codes, looked up ahead where they can be."""
-
-    def by_code(value: Any) -> Sequence[float]:
-        codes = column.encode_one(value)
-        if column.ragged:
-            return [weights[0][code] for code in codes[0]]
-        return [weight[code] for weight, code in zip(weights, codes, strict=True)]
-
-    missing = by_code(None)
-    if isinstance(column, Bins):
-        edges, codes = column.one_row
-        by_interval = [[weight[code] for weight, code in zip(weights, some, strict=True)] for some in codes]
-
-        def by_edges(value: Any) -> Sequence[float]:
-            kind = type(value)
-            if kind is int:
-                try:
-                    value = float(value)  # as in a table: one of many digits may lie at an edge only once it is rounded
-                except OverflowError:
-                    return by_code(value)
-            elif kind is not float or value != value:
-                return missing if value is None else by_code(value)
-            return by_interval[bisect_right(edges, value)]
-
-        return by_edges
-    if isinstance(column, Vocabulary) and not isinstance(column, PrivateVocabulary) and not column.ragged:
-        stored = column.column.stored
-        by_text = {text: [weights[0][code]] for text, code in column.code.items() if stored_text(text, stored) == text}
-
-        def by_word(value: Any) -> Sequence[float]:
-            if type(value) is str:
-                return by_text[value] if value in by_text else by_code(value)
-            return missing if value is None else by_code(value)
-
-        return by_word
-    return by_code
-
-
 def adder(cross: CrossCoder, weight: list[float], ragged: bool) -> Callable[[float, Sequence[Any]], float]:
     """Adds a cross's weight in a row whose fields have these codes to the log-odds so far: looked up ahead where it can be."""
     key = exact_key(cross.fields, cross.sizes)
@@ -135,7 +91,7 @@ class Scorer:
         for column in self.model.producer.encoder.columns:
             last = first + len(column.fields)
             weights = [weight.tolist() for weight in self.model.weights[first:last]]
-            found.append((column.column.name, contributions(column, weights)))
+            found.append((column.column.name, column.contributions(weights)))
             first = last
         return found
 

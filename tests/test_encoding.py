@@ -20,6 +20,7 @@ from autocross.encoding.rules import EncodingRules
 from autocross.encoding.timestamps import Calendar, parts_of, parts_of_all
 from autocross.encoding.vocabulary import Vocabulary, bucket_of
 from autocross.features import FIRST, MISSING, RARE, FieldCodes, narrowest
+from autocross.producer.wording import words
 from autocross.table.coerce import lists, moments, texts, typed
 from autocross.table.columns import NumberColumn, Table, TimeColumn
 from autocross.table.digest import Digests
@@ -44,7 +45,7 @@ def test_codes_are_missing_rare_then_values_by_frequency() -> None:
     assert vocabulary.values == ("a", "b")
     assert vocabulary.encode(column)[0].codes.tolist() == [3, 3, 2, 2, 2, RARE, MISSING, MISSING]
     assert [vocabulary.encode_one(value)[0] for value in ("a", "new", None)] == [2, RARE, MISSING]
-    assert [vocabulary.describe(0, code) for code in range(4)] == ["(missing)", "(rare)", "a", "b"]
+    assert [words(vocabulary.value(0, code)) for code in range(4)] == ["(missing)", "(rare)", "a", "b"]
 
 
 @pytest.mark.parametrize(("n_values", "kind"), [(100, np.uint8), (254, np.uint8), (255, np.uint16), (65_535, np.uint32)])
@@ -67,7 +68,7 @@ def test_a_vocabulary_beyond_its_cap_hashes_the_tail() -> None:
     for text in ("tail7", "never seen"):
         assert vocabulary.encode_one(text) == (FIRST + 2 + bucket_of(text, 16),)
     assert vocabulary.encode_one(None) == (MISSING,)
-    assert vocabulary.describe(0, FIRST + 2).startswith("(hashed")
+    assert words(vocabulary.value(0, FIRST + 2)).startswith("(hashed")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_only_calendar_parts_that_vary_become_fields() -> None:
     assert calendar.encode_one("2024-01-31") == (RARE, codes[1].codes[2])
     assert calendar.encode_one(datetime(2024, 1, 2, 5)) == (3, 3)
     assert calendar.encode_one(None) == (MISSING, MISSING)
-    assert calendar.describe(1, 2) == "Monday"
+    assert words(calendar.value(1, 2)) == "Monday"
 
 
 def test_bins_of_equal_width_and_of_equal_counts() -> None:

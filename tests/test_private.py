@@ -20,6 +20,7 @@ from autocross.errors import BundleError, ColumnError, OptionError, TableWarning
 from autocross.options import Options
 from autocross.producer import bundle
 from autocross.table import ingest
+from autocross.producer.wording import words
 from autocross.table.coerce import lists, texts
 from autocross.table.schema import ColumnSchema
 from forgery import forge, parts
@@ -204,7 +205,7 @@ def test_what_is_readable_names_columns_and_hashes(pair: Pair, capsys: pytest.Ca
     explained = {reason.field: reason.value for reason in pair.private.explain(row).reasons}
     readable = {reason.field: reason.value for reason in pair.readable.explain(row).reasons}
     vocabulary = column_of(pair.private, "ward")
-    assert explained["ward"] == vocabulary.shown(vocabulary.hash_of(row["ward"])) != readable["ward"] == row["ward"]
+    assert explained["ward"] == f"#{vocabulary.hash_of(row['ward'])[:8]}" != readable["ward"] == row["ward"]
     assert explained["weight [10 even]"] == readable["weight [10 even]"]
     assert explained["admitted.month"] == readable["admitted.month"]
 
@@ -285,15 +286,15 @@ def test_saving_a_private_model_again_writes_the_same_bytes(pair: Pair, tmp_path
 
 
 def test_buckets_and_lists_of_a_private_vocabulary_are_those_of_the_readable_one() -> None:
-    words = ["often"] * 9 + ["sometimes"] * 5 + [f"tail{at}" for at in range(50)] * 2 + [None, "NA", "unseen before"]
-    column = texts(pl.Series("job", words))
+    spelled = ["often"] * 9 + ["sometimes"] * 5 + [f"tail{at}" for at in range(50)] * 2 + [None, "NA", "unseen before"]
+    column = texts(pl.Series("job", spelled))
     schema = ColumnSchema("job", "categorical", "text", "text")
     readable = Vocabulary.fit(schema, column, EncodingRules(2, (10,), cap=2, n_buckets=16))
     private = readable.private((schema,))
     assert isinstance(private, PrivateVocabulary)
     np.testing.assert_array_equal(private.encode(column)[0].codes, readable.encode(column)[0].codes)
-    assert [private.encode_one(word) for word in words] == [readable.encode_one(word) for word in words]
-    assert [private.describe(0, code) for code in (0, 1, 4)] == ["(missing)", "(rare)", "(hashed 0)"]
+    assert [private.encode_one(word) for word in spelled] == [readable.encode_one(word) for word in spelled]
+    assert [words(private.value(0, code)) for code in (0, 1, 4)] == ["(missing)", "(rare)", "(hashed 0)"]
     several = ColumnSchema("tags", "multivalue", "list", "holds lists")
     rows = pl.Series("tags", [["a", "b"], [], None, ["c", "a"], ["zz"]] * 3)
     readable = Vocabulary.fit(several, lists(rows, None), EncodingRules(2, (10,)))
@@ -308,7 +309,7 @@ def test_buckets_and_lists_of_a_private_vocabulary_are_those_of_the_readable_one
 def test_hashes_are_shown_by_as_many_digits_as_tell_them_apart() -> None:
     schema = ColumnSchema("id", "categorical", "text", "text")
     private = Vocabulary(schema, tuple(f"value {at}" for at in range(200_000))).private((schema,))
-    shown = {private.describe(0, code) for code in range(2, 200_002)}
+    shown = {words(private.value(0, code)) for code in range(2, 200_002)}
     assert len(shown) == 200_000
     assert max(map(len, shown)) < 16
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from autocross.checks import Facts
 from autocross.encoding.rules import EncodingRules
-from autocross.features import Field, FieldCodes
+from autocross.encoding.values import Value, without_value
+from autocross.features import FIRST, Field, FieldCodes
 from autocross.table.schema import ColumnSchema, Schema
 
 Arrays = dict[str, NDArray[Any]]
@@ -98,9 +99,13 @@ class ColumnEncoder(ABC):
 
     # From codes to values.
 
+    def value(self, place: int, code: int) -> Value:
+        """What a code of the field at this place stands for."""
+        return without_value(code) if code < FIRST else self.value_of(place, code - FIRST)
+
     @abstractmethod
-    def describe(self, place: int, code: int) -> str:
-        """The value behind a code of the field at this place, in words."""
+    def value_of(self, place: int, number: int) -> Value:
+        """What the code of this number stands for, counted from the first that is neither missing nor rare."""
 
     # What training asks for.
 

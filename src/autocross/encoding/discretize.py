@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from autocross.checks import Facts, is_text, require
 from autocross.encoding.column import Arrays, ColumnEncoder, Stem, StoredArrays
 from autocross.encoding.rules import EncodingRules, tallied
+from autocross.encoding.values import Interval
 from autocross.features import FIRST, MISSING, Field, FieldCodes, in_order, narrowest
 from autocross.table.columns import NumberColumn
 from autocross.table.schema import ColumnSchema
@@ -30,6 +31,7 @@ Ints = NDArray[np.int64]
 COARSE = 4  # bins of the coarse field
 FEW = 10_000  # numbers for which no table is built: it takes a quarter of a megabyte
 SEARCH_BITS = 16  # upper bits of a number by which its place is guessed
+HALVES = 2.0**52  # beyond it floats are whole numbers
 HUGE = 2.0**900  # numbers below this times any granularity are far from the largest float
 
 
@@ -142,15 +144,18 @@ class Bins(ColumnEncoder):
 
         return by_edges
 
-    def describe(self, place: int, code: int) -> str:
-        """The interval behind a code, in words."""
-        if code < FIRST:
-            return "(missing)" if code == MISSING else "(rare)"
-        bounds = [-math.inf, *self.edges[place].tolist(), math.inf]
-        low, high = bounds[code - FIRST], bounds[code - FIRST + 1]
-        if low == -math.inf:
-            return "any" if high == math.inf else f"below {high:g}"
-        return f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+    def value_of(self, place: int, number: int) -> Interval:
+        """The interval of a bin."""
+        edges = self.edges[place]
+        around = slice(max(0, number - 2), number + 2)
+        bounds = [*[-math.inf] * max(0, 2 - number), *edges[around].tolist(), math.inf, math.inf]
+        before, low, high, after = bounds[:4]
+        return Interval(low, high, before, after, self.whole)
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all edges are such as lie between whole numbers, which is all that a bundle tells of the values."""
+        return all(map(between_whole_numbers, self.edges))
 
     def coarser(self, than: Sequence[Field]) -> tuple[NDArray[Any], Bins] | None:
         """The coarse field on its own, if it tells something, and with fewer bins than these."""
@@ -269,3 +274,18 @@ def midpoints(values: Floats, places: Ints) -> Floats:
     below, above = values[places - 1], values[places]
     middle = below / 2 + above / 2
     return np.where(middle > below, middle, above)
+
+
+def between_whole_numbers(edges: Floats) -> bool:
+    """Whether edges can lie midway between whole numbers, with such a number in every bin.
+
+    Values of 0.1, 0.2 and so on have other edges. Of huge numbers nothing is told: floats have no halves there.
+
+    >>> between_whole_numbers(np.array([8.5, 9.5, 12.0])), between_whole_numbers(np.array([8.5, 9.0])), midpoints(
+    ...     np.array([8.0, 9.0, 10.0, 14.0]), np.arange(1, 4)
+    ... )
+    (True, False, array([ 8.5,  9.5, 12. ]))
+    """
+    least_above, most_below = np.floor(edges) + 1, np.ceil(edges) - 1
+    halves = (edges % 0.5 == 0).all() and (np.abs(edges) < HALVES).all()
+    return bool(halves and (least_above[:-1] <= most_below[1:]).all())

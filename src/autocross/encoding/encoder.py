@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from autocross.encoding import registry
 from autocross.encoding.column import ColumnEncoder, Stem
 from autocross.encoding.rules import EncodingRules
+from autocross.encoding.values import Value
 from autocross.features import Field, FieldCodes, narrowest
 from autocross.table.columns import Column, Table
 from autocross.table.schema import ColumnSchema, Schema
@@ -140,10 +141,10 @@ class Encoder:
             codes.extend(column.encode_one(row.get(column.column.name)))
         return codes
 
-    def describe(self, field: int, code: int) -> str:
-        """The value behind a code, in words."""
-        column, at = self.places[field]
-        return column.describe(at, code)
+    def value(self, field: int, code: int) -> Value:
+        """What a code of a field stands for."""
+        column, place = self.places[field]
+        return column.value(place, code)
 
     def coarse(self, kept: Encoder) -> list[tuple[int, NDArray[Any], ColumnEncoder]]:
         """Fields coarser than those kept of their columns: each one's stem, its codes by those of the stem, and its encoder."""

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from autocross.checks import Facts, require
 from autocross.encoding.column import Arrays, ColumnEncoder, StoredArrays
 from autocross.encoding.rules import EncodingRules, tallied
+from autocross.encoding.values import Part
 from autocross.features import FIRST, MISSING, RARE, TOGETHER, Field, FieldCodes, narrowest
 from autocross.table.columns import NO_TIME, TimeColumn
 from autocross.table.schema import ColumnSchema
 from autocross.table.values import TIME_WAY_OUT, moment_of, refused, shown
 
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 DAY = 86_400_000_000
 # The values that each part of the calendar may have; a year has bounds where moments are kept in microseconds.
 PARTS = {
@@ -127,13 +127,9 @@ class Calendar(ColumnEncoder):
         parts = parts_of(moment)
         return tuple(code.get(parts[part], RARE) for part, code in self.code.items())
 
-    def describe(self, place: int, code: int) -> str:
-        """The value behind a code, in words."""
+    def value_of(self, place: int, number: int) -> Part:
         part = list(self.seen)[place]
-        if code < FIRST:
-            return "(missing)" if code == MISSING else "(rare)"
-        value = self.seen[part][code - FIRST]
-        return WEEKDAYS[value] if part == "weekday" else str(value)
+        return Part(part, self.seen[part][number])
 
     def keep(self, places: Sequence[int]) -> Calendar:
         """Only these of its fields."""

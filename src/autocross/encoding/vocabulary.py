@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from autocross.checks import Facts, expect_room, require
 from autocross.encoding.column import Arrays, ColumnEncoder, StoredArrays
 from autocross.encoding.rules import EncodingRules
+from autocross.encoding.values import Hash, Hashed, Text
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
 from autocross.table.columns import ListColumn, TextColumn
 from autocross.table.schema import ColumnSchema, Schema
@@ -175,17 +176,12 @@ class Vocabulary(ColumnEncoder):
 
         return by_word
 
-    def describe(self, place: int, code: int) -> str:
-        """The value behind a code, in words."""
-        if code < FIRST:
-            return "(missing)" if code == MISSING else "(rare)"
-        if code < FIRST + len(self.values):
-            return self.shown(self.values[code - FIRST])
-        return f"(hashed {code - FIRST - len(self.values)})"
+    def value_of(self, place: int, number: int) -> Text | Hash | Hashed:
+        """A value that has a code of its own, or the bucket of those that have none."""
+        return self.known_value(number) if number < len(self.values) else Hashed(number - len(self.values))
 
-    def shown(self, value: str) -> str:
-        """A value as it is shown: a text "(missing)" is not a missing one."""
-        return repr(value) if value.startswith("(") else value
+    def known_value(self, number: int) -> Text | Hash:
+        return Text(self.values[number])
 
     def keep(self, places: Sequence[int]) -> Self:
         """There is only the one field."""
@@ -260,9 +256,8 @@ class PrivateVocabulary(Vocabulary):
         """How many digits tell all hashes apart."""
         return next(n for n in range(FEWEST_SHOWN, 2 * DIGEST + 1) if len({value[:n] for value in self.values}) == len(self.values))
 
-    def shown(self, value: str) -> str:
-        """A hash as it is shown."""
-        return f"#{value[: self.n_shown]}"
+    def known_value(self, number: int) -> Hash:
+        return Hash(self.values[number], self.n_shown)
 
     def private(self, schema: Schema) -> Vocabulary:
         """It is private already."""

@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
+from autocross.encoding.values import Hashed, Value, without_value
 from autocross.errors import OptionError
-from autocross.features import FIRST, MISSING, Field, FieldCodes, Penalty
+from autocross.features import FIRST, Field, FieldCodes, Penalty
 from autocross.producer.deep import DeepPart
+from autocross.producer.wording import words
 from autocross.table.columns import Table
 
 Floats = NDArray[np.float64]
@@ -98,18 +100,25 @@ class Producer:
         coded = self.encoder.encode_one(row)
         return [*coded, *(cross.encode_one([coded[at] for at in cross.fields]) for cross in self.crosses)]
 
-    def describe(self, at: int, code: int) -> str:
-        """The value behind a code, in words."""
+    def value(self, field: int, code: int) -> Value | tuple[Value, ...]:
+        """What a code of a field stands for; of a cross, what each of its fields has."""
         n_base = len(self.encoder.fields)
-        if at < n_base:
-            return self.encoder.describe(at, code)
-        cross = self.crosses[at - n_base]
+        if field < n_base:
+            return self.encoder.value(field, code)
         if code < FIRST:
-            return "(missing)" if code == MISSING else "(rare)"
-        if code >= FIRST + len(cross.values):
-            return f"(hashed {code - FIRST - len(cross.values)})"
-        parts = zip(cross.fields, cross.values[code - FIRST].tolist(), strict=True)
-        return " x ".join(f"{self.encoder.fields[field].name}={self.encoder.describe(field, part)}" for field, part in parts)
+            return without_value(code)
+        cross, number = self.crosses[field - n_base], code - FIRST
+        if number >= len(cross.values):
+            return Hashed(number - len(cross.values))
+        return tuple(self.encoder.value(part, own) for part, own in zip(cross.fields, cross.values[number].tolist(), strict=True))
+
+    def describe(self, field: int, code: int) -> str:
+        """The same in words."""
+        value = self.value(field, code)
+        if not isinstance(value, tuple):
+            return words(value)
+        parts = self.crosses[field - len(self.encoder.fields)].fields
+        return " x ".join(f"{self.encoder.fields[part].name}={words(own)}" for part, own in zip(parts, value, strict=True))
 
     def value_names(self) -> list[str]:
         """A name for every code of every field: the columns of the one-hot matrix."""

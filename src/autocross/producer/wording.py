@@ -1,0 +1,87 @@
+"""Values in words. Two values of a field never read the same.
+
+An interval is printed by its bounds, rounded: the one midway between 0.1 and 0.2 need not read 0.15000000000000002. A bound has six
+digits, or as many more as bring it within a hundredth of the way to the next bounds of its field; zeros at the end are left out. So
+bounds stay apart and in order, and few numbers lie between a bound and what is printed of it.
+
+Bounds between whole numbers are not rounded, because a whole number might lie between a bound and what is printed of it. An
+interval around one whole number, as that from 8.5 to 9.5, is printed as the number, 9.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from autocross.encoding.values import Hash, Hashed, Interval, Missing, Part, Rare, Text, Value
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+FEWEST_DIGITS, MOST_DIGITS = 6, 17  # of a bound; 17 tell all floats apart
+CLOSE = 0.01  # of the way to the next bound
+# Texts that could be taken for "(missing)" and the like, or for such a text in quotes.
+LIKE_NO_TEXT = re.compile(r"""['"\\]*\(""")
+
+
+def words(value: Value) -> str:
+    """A value in words.
+
+    >>> words(Missing()), words(Hashed(3)), words(Text("cook")), words(Text("(missing)")), words(Part("weekday", 1))
+    ('(missing)', '(hashed 3)', 'cook', "'(missing)'", 'Tuesday')
+    """
+    match value:
+        case Missing():
+            return "(missing)"
+        case Rare():
+            return "(rare)"
+        case Hashed(bucket):
+            return f"(hashed {bucket})"
+        case Text(text):
+            return repr(text) if LIKE_NO_TEXT.match(text) else text
+        case Hash(digits, enough):
+            return f"#{digits[:enough]}"
+        case Part("weekday", number):
+            return WEEKDAYS[number]
+        case Part(_, number):
+            return str(number)
+        case Interval():
+            return interval_words(value)
+
+
+def interval_words(interval: Interval) -> str:
+    """An interval in words.
+
+    >>> interval_words(Interval(-math.inf, 3.5)), interval_words(Interval(3.5, 7.0)), interval_words(Interval(7.0, math.inf))
+    ('below 3.5', '3.5 to 7', '7 or more')
+    >>> interval_words(Interval(8.5, 9.5, whole=True)), interval_words(Interval(8.5, 10.5, whole=True))
+    ('9', '8.5 to 10.5')
+    """
+    low, high = interval.low, interval.high
+    if interval.whole and high - low == 1 and low % 1 == 0.5:
+        return number_words(low + 0.5)
+    if not interval.whole:
+        low, high = rounded(low, interval.before, high), rounded(high, low, interval.after)
+    if low == -math.inf:
+        return "any" if high == math.inf else f"below {number_words(high)}"
+    return f"{number_words(low)} or more" if high == math.inf else f"{number_words(low)} to {number_words(high)}"
+
+
+def rounded(bound: float, before: float, after: float) -> float:
+    """A bound with the fewest digits by which it stays close to itself, compared with the way to the bounds next to it.
+
+    >>> rounded(0.15000000000000002, 0.05, 0.25), rounded(1234567.5, 1234566.5, 1234568.5), rounded(1234567.5, 0.0, math.inf)
+    (0.15, 1234567.5, 1234570.0)
+    """
+    if math.isinf(bound):
+        return bound
+    most = CLOSE * min(bound - before, after - bound)
+    digits = (float(f"{bound:.{n - 1}e}") for n in range(FEWEST_DIGITS, MOST_DIGITS))
+    return next((short for short in digits if abs(short - bound) <= most), bound)
+
+
+def number_words(number: float) -> str:
+    """The shortest decimal that is read as this float and no other.
+
+    >>> number_words(9.0), number_words(-0.25), number_words(1234567.5), number_words(1e22)
+    ('9', '-0.25', '1234567.5', '1e+22')
+    """
+    return repr(number + 0.0).removesuffix(".0")  # + 0.0: one zero only

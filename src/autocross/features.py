@@ -1,4 +1,4 @@
-"""What the later rooms talk about: a column's kind, a field, and the codes of a field."""
+"""What the later rooms talk about: a field, and the codes of a field."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autocross.scratch import Scratch, read
-
-Kind = Literal["categorical", "numerical", "multivalue", "time", "ignore"]
 
 MISSING = 0  # code of a missing value
 RARE = 1  # code shared by rare and unseen values

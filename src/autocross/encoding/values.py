@@ -42,7 +42,7 @@ class Hash:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the calendar, such as a month, and its number; a week begins with Monday, 0."""
+    """A part of a value, such as the month of a time, and its number; a week begins with Monday, 0."""
 
     part: str
     number: int

@@ -12,7 +12,8 @@ import polars as pl
 from autocross import folds as splits
 from autocross import reading
 from autocross.encoding import rules as encoding_rules
-from autocross.encoding.encoder import ColumnEncoder, Encoder
+from autocross.encoding.column import ColumnEncoder
+from autocross.encoding.encoder import Encoder
 from autocross.encoding.rules import EncodingRules
 from autocross.errors import EngineError, OptionError, TableError
 from autocross.features import CAP, FIRST, hash_bits

@@ -24,7 +24,7 @@ from autocross.options import MOST_HIDDEN, Metric
 from autocross.producer.container import Container
 from autocross.producer.deep import DeepPart
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule, timeless
-from autocross.table.schema import KINDS, ColumnSchema, Stored
+from autocross.table.schema import READINGS, ColumnSchema, Stored
 
 FORMAT = 3  # the newest that is read and written
 MOST_WEIGHT = 1e100  # with which no sum of weights is infinite
@@ -86,7 +86,8 @@ def format_of(manifest: Facts) -> int:
 def unpack_schema(entry: Facts) -> ColumnSchema:
     column = ColumnSchema(**entry)
     require(is_text(column.name), "a column has no proper name")
-    require(column.kind in KINDS and column.stored in get_args(Stored), f"column {column.name!r} has no known kind")
+    known = column.kind in [*READINGS] and column.stored in get_args(Stored)
+    require(known, f"column {column.name!r} has no known kind")
     separator = column.separator is None or (is_text(column.separator) and column.separator != "")
     require(separator, f"column {column.name!r} has no proper separator")
     require(is_text(column.reason), f"column {column.name!r} has no proper reason for its kind")

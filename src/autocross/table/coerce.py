@@ -17,7 +17,7 @@ from autocross.table.dialect import WITH_COMMA
 from autocross.table.digest import Numbered, pieces
 from autocross.table.inference import is_plain, known
 from autocross.table.places import Places, missing
-from autocross.table.schema import ColumnSchema, Schema, Stored
+from autocross.table.schema import ColumnSchema, Reading, Schema, Stored
 from autocross.table.values import (
     DURATION_WAY_OUT,
     ISO_MOMENT,
@@ -34,7 +34,7 @@ from autocross.table.values import (
 )
 
 Rows = NDArray[np.int64]
-ONE_VALUE = ("numerical", "categorical")  # kinds of columns with a value or none in each row, and no need of more than its code
+ONE_VALUE = ("number", "text")  # readings that give a value or none in each row, and no need of more than its code
 
 
 def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] | None = None) -> Table:
@@ -52,7 +52,7 @@ def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] 
         )
     if numbered is None:
         return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
-    once = {column.name: numbered[column.name] for column in used if column.kind in ONE_VALUE and column.name in numbered}
+    once = {column.name: numbered[column.name] for column in used if column.reading in ONE_VALUE and column.name in numbered}
     assert all(len(column.index) == frame.height for column in once.values())  # kernels read what these say, unchecked
     rows = {column.name: once[column.name].values if column.name in once else frame[column.name] for column in used}
     columns = {column.name: typed_column(rows[column.name], column, differ=column.name in once) for column in used}
@@ -66,31 +66,31 @@ def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = No
         series, stored = of_objects(series, column, rows), "text"
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
-    if column.kind == "numerical":
-        return NumberColumn(numbers(series, rows))
-    if column.kind == "time":
-        return TimeColumn(moments(series, rows))
-    if column.kind == "multivalue":
-        return lists(series, column.separator, rows)
-    return texts(series, stored, rows, differ=differ)
+    if column.reading == "number":
+        return NumberColumn(numbers(series, rows, column.kind))
+    if column.reading == "moment":
+        return TimeColumn(moments(series, rows, column.kind))
+    if column.reading == "list":
+        return lists(series, column.separator, rows, column.kind)
+    return texts(series, stored, rows, differ=differ, kind=column.kind)
 
 
 def of_objects(series: pl.Series, column: ColumnSchema, rows: Rows | None = None) -> pl.Series:
     """Python values that no type of column holds, read one by one, as the value of a single row is."""
-    readers: dict[str, tuple[Callable[[Any], Any], Any]] = {
-        "numerical": (number_of, pl.Float64),
-        "time": (moment_of, pl.Datetime("us")),
-        "categorical": (lambda value: stored_text(value, column.stored), pl.String),
-        "multivalue": (lambda value: entries_of(value, column.separator), pl.List(pl.String)),
+    readers: dict[Reading | None, tuple[Callable[[Any], Any], Any]] = {
+        "number": (number_of, pl.Float64),
+        "moment": (moment_of, pl.Datetime("us")),
+        "text": (lambda value: stored_text(value, column.stored), pl.String),
+        "list": (lambda value: entries_of(value, column.separator), pl.List(pl.String)),
     }
-    ways_out = {"numerical": number_way_out(column.name), "time": TIME_WAY_OUT}
-    read, dtype = readers[column.kind]
+    ways_out: dict[Reading | None, str] = {"number": number_way_out(column.name), "moment": TIME_WAY_OUT}
+    read, dtype = readers[column.reading]
     found = []
     for at, value in enumerate(series.to_list()):
         try:
             found.append(read(value))
         except ValueError as error:
-            way_out = ways_out.get(column.kind, str(error))
+            way_out = ways_out.get(column.reading, str(error))
             raise refused(series.name, column.kind, row_of(at, rows), shown(value), way_out) from None
     return pl.Series(series.name, found, dtype=dtype)
 
@@ -136,20 +136,20 @@ def in_range(series: pl.Series, rows: Rows | None, kind: str, way_out: str) -> p
 # Kind by kind.
 
 
-def numbers(series: pl.Series, rows: Rows | None = None) -> np.ndarray[Any, np.dtype[np.float64]]:
+def numbers(series: pl.Series, rows: Rows | None = None, kind: str = "numerical") -> np.ndarray[Any, np.dtype[np.float64]]:
     """Floats, NaN where missing: `number_of` for whole columns."""
     if series.dtype == pl.Duration:
-        series = seconds(in_range(series, rows, "numerical", DURATION_WAY_OUT))
+        series = seconds(in_range(series, rows, kind, DURATION_WAY_OUT))
     elif series.dtype == pl.String:
         text = stripped(series)
         parsed = text.cast(pl.Float64, strict=False)
         bad = parsed.is_null() & text.is_not_null()
         if bad.any():
             has_comma = bool(text.filter(bad).str.contains(WITH_COMMA)[0])
-            raise first_refused(series, bad, rows, "numerical", number_way_out(series.name, has_comma))
+            raise first_refused(series, bad, rows, kind, number_way_out(series.name, has_comma))
         series = parsed
     elif not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
-        series = nothing_else(series, "numerical", "Give numbers, or declare its kind anew and fit again.")
+        series = nothing_else(series, kind, "Give numbers, or declare its kind anew and fit again.")
     return series.cast(pl.Float64).to_numpy()
 
 
@@ -166,21 +166,21 @@ def stripped(series: pl.Series) -> pl.Series:
     return text.set(text.is_in(sorted(MISSING_TEXTS)), None)
 
 
-def moments(series: pl.Series, rows: Rows | None = None) -> np.ndarray[Any, np.dtype[np.int64]]:
+def moments(series: pl.Series, rows: Rows | None = None, kind: str = "time") -> np.ndarray[Any, np.dtype[np.int64]]:
     """Microseconds of the wall clock since 1970, NO_TIME where missing: `moment_of` for whole columns."""
     if series.dtype == pl.String:
         text = stripped(series)
         parsed = parsed_moments(text)
         bad = parsed.is_null() & text.is_not_null()
         if bad.any():
-            raise first_refused(series, bad, rows, "time", TIME_WAY_OUT)
+            raise first_refused(series, bad, rows, kind, TIME_WAY_OUT)
         series = parsed
     elif series.dtype == pl.Time:
         series = (series.cast(pl.Int64) // 1000).cast(pl.Datetime("us"))
     elif series.dtype in (pl.Date, pl.Datetime):
-        series = in_range(series, rows, "time", TIME_WAY_OUT)
+        series = in_range(series, rows, kind, TIME_WAY_OUT)
     elif series.dtype != pl.Null:
-        series = nothing_else(series, "time", "Give dates or times, or text as 2024-12-31 23:59:59.")
+        series = nothing_else(series, kind, "Give dates or times, or text as 2024-12-31 23:59:59.")
     micros = series.cast(pl.Datetime("us")).cast(pl.Int64).fill_null(int(NO_TIME))
     return micros.to_numpy()
 
@@ -220,21 +220,21 @@ def texts(
     return TextColumn(text.gather(index))
 
 
-def lists(series: pl.Series, separator: str | None, rows: Rows | None = None) -> ListColumn:
+def lists(series: pl.Series, separator: str | None, rows: Rows | None = None, kind: str = "multivalue") -> ListColumn:
     """Distinct texts and the places of each row's own, every one once: `entries_of` for whole columns."""
     if series.dtype == pl.String and separator is not None:
         series = pieces(series, separator)
     elif isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
     elif not isinstance(series.dtype, pl.List):
-        values, alone = texts(series, rows=rows, kind="multivalue").distinct  # one value a row is a list of one
+        values, alone = texts(series, rows=rows, kind=kind).distinct  # one value a row is a list of one
         return ListColumn(values, alone, np.arange(len(series) + 1, dtype=np.int64))
     series = series.list.unique(maintain_order=True)
     gone = series.is_null().to_numpy()
     sizes = np.where(gone, 1, series.list.len().fill_null(1).to_numpy().astype(np.int64))
     row_of_entry = np.repeat(np.arange(len(series)) if rows is None else rows, np.where(gone, 0, sizes))
     entries = series.filter(~gone & (sizes > 0)).explode()
-    values, flat = texts(entries, rows=row_of_entry, kind="multivalue").distinct
+    values, flat = texts(entries, rows=row_of_entry, kind=kind).distinct
     index = np.full(sizes.sum(), -1, np.int32)
     index[~np.repeat(gone, sizes)] = flat
     kept = (index >= 0) | np.repeat(gone, sizes)

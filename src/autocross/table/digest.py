@@ -21,7 +21,7 @@ from autocross.features import TOGETHER
 from autocross.memory import Allowance
 from autocross.scratch import Stored
 from autocross.table.places import Numbers, Places, missing
-from autocross.table.schema import parse_kind
+from autocross.table.schema import is_read_as_text, parse_kind
 from autocross.table.values import MISSING_TEXTS
 
 MOST_NUMBERS = 1 << 20  # distinct numbers, beyond which their last bits are dropped: edges need no more; moments alike
@@ -144,7 +144,7 @@ class Digests:
         self.apart, self.unused, self.allowed = apart, unused, allowed
         self.most = MOST_NUMBERS if allowed is None else min(MOST_NUMBERS, allowed.n_numbers)
         kind, separator = (None, None) if declared is None else parse_kind(name, declared)
-        self.exact, self.separator = kind in ("categorical", "multivalue"), separator
+        self.exact, self.separator = kind is not None and is_read_as_text(kind), separator
         self.closed: list[Digest] = []
         self.open: Tally | None = None
         self.numbered: Numbered | None = None  # the rows by the numbers of their values, if they came as one part, all values known

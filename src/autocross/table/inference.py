@@ -18,9 +18,8 @@ from typing import Any
 import polars as pl
 
 from autocross.errors import ColumnError, OptionError
-from autocross.features import Kind
 from autocross.table.digest import Digest, digest
-from autocross.table.schema import ColumnSchema, Schema, Stored, parse_kind
+from autocross.table.schema import READINGS, ColumnSchema, Schema, Stored, parse_kind
 from autocross.table.values import BOOLEAN_WORDS, ISO_MOMENT, MISSING_TEXTS, MOMENT
 
 FEW_VALUES = 10
@@ -99,11 +98,11 @@ def declared(column: Digest, text: str) -> ColumnSchema:
             f"Column {column.name!r} holds values of type {type_name(column.dtype)}, which cannot be {kind}. "
             "Give the parts columns of their own, or declare it ignore."
         )
-    if kind == "multivalue" and stored == "text" and separator is None:
+    if READINGS[kind] == "list" and stored == "text" and separator is None:
         raise ColumnError(
-            f"Column {column.name!r} holds text, so multivalue needs its separator. Write it behind a colon, as in 'multivalue:|'."
+            f"Column {column.name!r} holds text, so {kind} needs its separator. Write it behind a colon, as in '{kind}:|'."
         )
-    if kind != "multivalue" and stored == "list" and kind != "ignore":
+    if READINGS[kind] not in ("list", None) and stored == "list":
         raise ColumnError(f"Column {column.name!r} holds lists and cannot be {kind}. Declare it multivalue or ignore.")
     return ColumnSchema(column.name, kind, stored, "declared", separator)
 
@@ -112,7 +111,7 @@ def inferred(column: Digest) -> ColumnSchema:
     """The kind by rule. Reasons name no value: they are kept in models and journals, where a column left out has no business."""
     stored = stored_as(column)
 
-    def decide(kind: Kind, reason: str) -> ColumnSchema:
+    def decide(kind: str, reason: str) -> ColumnSchema:
         return ColumnSchema(column.name, kind, stored, reason)
 
     if not is_plain(within(column.dtype)):

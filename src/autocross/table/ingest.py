@@ -23,7 +23,7 @@ from autocross.table.dialect import Dialect
 from autocross.table.files import bytes_in_memory, column_names, place_of, whole_files
 from autocross.table.frames import settled, to_polars
 from autocross.table.inference import known
-from autocross.table.schema import Schema, text_columns
+from autocross.table.schema import Schema, is_read_as_text, text_columns
 from autocross.table.source import InFiles, InMemory, Part, Source
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-37, 1e38  # what 32 bits hold
@@ -133,7 +133,7 @@ def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | 
 
 def declared_text(types: Mapping[str, str]) -> list[str]:
     """Columns that a CSV reader must leave as text, since the user says so."""
-    return [name for name, kind in types.items() if kind.partition(":")[0] in ("categorical", "multivalue")]
+    return [name for name, kind in types.items() if is_read_as_text(kind.partition(":")[0])]
 
 
 def take_target(X: Any, y: Any, sample_weight: Any, dialect: Dialect) -> tuple[pl.DataFrame, str]:

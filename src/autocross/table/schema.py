@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from autocross.errors import OptionError
-from autocross.features import Kind
 
 # How the training table held the column. Scoring coerces to it, so types are never inferred twice.
 Stored = Literal["text", "number", "boolean", "time", "list"]
 
-KINDS: tuple[str, ...] = get_args(Kind)
+# As what the cells of a column are read.
+Reading = Literal["text", "number", "list", "moment"]
+# The kinds of columns there are; columns to ignore are not read. What codes the others is in encoding/registry.py.
+READINGS: dict[str, Reading | None] = {
+    "categorical": "text",
+    "numerical": "number",
+    "multivalue": "list",
+    "time": "moment",
+    "ignore": None,
+}
 
 
 @dataclass(frozen=True)
@@ -19,10 +27,15 @@ class ColumnSchema:
     """One column: its kind, why it has it, and how it was stored."""
 
     name: str
-    kind: Kind
+    kind: str
     stored: Stored
     reason: str
     separator: str | None = None
+
+    @property
+    def reading(self) -> Reading | None:
+        """As what its cells are read."""
+        return READINGS[self.kind]
 
     @property
     def is_text(self) -> bool:
@@ -35,16 +48,21 @@ Schema = tuple[ColumnSchema, ...]
 
 def text_columns(schema: Schema) -> list[str]:
     """Columns that a CSV reader must leave as text: it would see numbers where their texts are read, or were in training."""
-    return [column.name for column in schema if column.kind in ("categorical", "multivalue") or column.stored == "text"]
+    return [column.name for column in schema if is_read_as_text(column.kind) or column.stored == "text"]
 
 
-def parse_kind(column: str, text: str) -> tuple[Kind, str | None]:
+def is_read_as_text(kind: str) -> bool:
+    """Whether columns of this kind hold texts, or lists of them."""
+    return READINGS.get(kind) in ("text", "list")
+
+
+def parse_kind(column: str, text: str) -> tuple[str, str | None]:
     """A user's word for a kind, with the separator of multi-value text.
 
     >>> parse_kind("genres", "multivalue:|")
     ('multivalue', '|')
     """
     name, _, separator = str(text).partition(":")
-    if name not in KINDS:
-        raise OptionError(f"Column {column!r} cannot be {text!r}. Choose one of: {', '.join(KINDS)}.")
-    return name, separator or None  # type: ignore[return-value]
+    if name not in READINGS:
+        raise OptionError(f"Column {column!r} cannot be {text!r}. Choose one of: {', '.join(READINGS)}.")
+    return name, separator or None

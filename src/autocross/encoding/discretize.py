@@ -146,11 +146,13 @@ class Bins(ColumnEncoder):
 
     def value_of(self, place: int, number: int) -> Interval:
         """The interval of a bin."""
-        edges = self.edges[place]
-        around = slice(max(0, number - 2), number + 2)
-        bounds = [*[-math.inf] * max(0, 2 - number), *edges[around].tolist(), math.inf, math.inf]
-        before, low, high, after = bounds[:4]
+        before, low, high, after = self.bounds[place][number : number + 4]
         return Interval(low, high, before, after, self.whole)
+
+    @cached_property
+    def bounds(self) -> list[list[float]]:
+        """The edges of each field between infinite ones, so that every bin has two bounds on either side."""
+        return [[-math.inf, -math.inf, *edges.tolist(), math.inf, math.inf] for edges in self.edges]
 
     @cached_property
     def whole(self) -> bool:

@@ -5,11 +5,12 @@ A new kind of column is a file with its encoder, and a call of `register`.
 
 from __future__ import annotations
 
+from autocross.checks import require
 from autocross.encoding.column import ColumnEncoder
 from autocross.encoding.discretize import Bins
 from autocross.encoding.timestamps import Calendar
 from autocross.encoding.vocabulary import PrivateVocabulary, Vocabulary
-from autocross.table.schema import READINGS, Reading
+from autocross.table.schema import READINGS, ColumnSchema, Reading
 
 OF_KIND: dict[str, type[ColumnEncoder]] = {
     "categorical": Vocabulary,
@@ -20,10 +21,11 @@ OF_KIND: dict[str, type[ColumnEncoder]] = {
 OF_CODER: dict[str, type[ColumnEncoder]] = {encoder.coder: encoder for encoder in (Vocabulary, PrivateVocabulary, Bins, Calendar)}
 
 
-def encoder_of(coder: str, kind: str) -> type[ColumnEncoder] | None:
-    """What unpacks a column of this kind that was packed under this word; None where the two do not go together."""
-    encoder, of_kind = OF_CODER.get(coder), OF_KIND.get(kind)
-    return encoder if encoder is not None and of_kind is not None and issubclass(encoder, of_kind) else None
+def unpacker(coder: str, column: ColumnSchema) -> type[ColumnEncoder]:
+    """What unpacks a column that was packed under this word, if it codes columns of this kind."""
+    fits = coder in OF_CODER and issubclass(OF_CODER[coder], OF_KIND.get(column.kind, ()))
+    require(fits, f"column {column.name!r} is not coded as its kind asks")
+    return OF_CODER[coder]
 
 
 def register(kind: str, reading: Reading, encoder: type[ColumnEncoder]) -> None:

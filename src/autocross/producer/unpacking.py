@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from autocross.checks import Facts, expect_room, is_count, is_number, is_text, quoted, require
 from autocross.crossing import MODULUS, CrossCoder
 from autocross.encoding import registry
-from autocross.encoding.column import ColumnEncoder
 from autocross.encoding.encoder import Encoder
+from autocross.encoding.registry import unpacker
 from autocross.errors import BundleError
 from autocross.features import FIRST, Penalty
 from autocross.options import MOST_HIDDEN, Metric
@@ -54,7 +54,8 @@ def unpack(manifest: Facts, stored: Container) -> Model:
         require(entry["name"] in by_name, f"column {quoted(entry['name'])} is not in its schema")
     columns = [(at, entry, by_name[entry["name"]]) for at, entry in enumerate(manifest["columns"])]
 
-    sizes = [size for at, entry, column in columns for size in coder_of(entry, column).expect(at, entry, column, stored)]
+    # The fields of columns, and of crosses, by their names and numbers of codes.
+    sizes = [size for at, entry, column in columns for size in unpacker(entry["coder"], column).expect(at, entry, column, stored)]
     told = manifest["about"]["crosses"]
     require(isinstance(told, list) and len(told) == len(manifest["crosses"]), "it tells of other crosses than it has")
     crossed = [expect_cross(at, entry, told[at], sizes, stored) for at, entry in enumerate(manifest["crosses"])]
@@ -64,7 +65,9 @@ def unpack(manifest: Facts, stored: Container) -> Model:
         expect_deep(manifest["deep"], sizes, stored)
     stored.expect_no_more()
 
-    encoder = Encoder(schema, tuple(coder_of(entry, column).unpack(at, entry, column, stored) for at, entry, column in columns))
+    encoder = Encoder(
+        schema, tuple(unpacker(entry["coder"], column).unpack(at, entry, column, stored) for at, entry, column in columns)
+    )
     crosses = tuple(
         unpack_cross(at, entry, encoder, stored.array(f"cross.{at}", f"cross {at}")) for at, entry in enumerate(manifest["crosses"])
     )
@@ -107,17 +110,6 @@ def unpack_penalties(entries: Any, n_terms: int) -> tuple[Penalty, ...]:
     require(len(penalties) == n_terms, "it has the wrong number of penalties")
     require(all(penalty.l2 > 0 for penalty in penalties if penalty.smooth), "it holds neighbours together, but nothing near zero")
     return penalties
-
-
-# Columns: first the names and numbers of codes of their fields, then their encoders.
-
-
-def coder_of(entry: Facts, column: ColumnSchema) -> type[ColumnEncoder]:
-    """What unpacks a column, if it can be one of its kind."""
-    encoder = registry.encoder_of(entry["coder"], column.kind)
-    require(encoder is not None, f"column {column.name!r} is not coded as its kind asks")
-    assert encoder is not None
-    return encoder
 
 
 # Crosses.

@@ -29,22 +29,22 @@ def words(value: Value) -> str:
     ('(missing)', '(hashed 3)', 'cook', "'(missing)'", 'Tuesday')
     """
     match value:
+        case Interval():
+            return interval_words(value)
+        case Text(text):
+            return repr(text) if LIKE_NO_TEXT.match(text) else text
         case Missing():
             return "(missing)"
         case Rare():
             return "(rare)"
         case Hashed(bucket):
             return f"(hashed {bucket})"
-        case Text(text):
-            return repr(text) if LIKE_NO_TEXT.match(text) else text
         case Hash(digits, enough):
             return f"#{digits[:enough]}"
         case Part("weekday", number):
             return WEEKDAYS[number]
         case Part(_, number):
             return str(number)
-        case Interval():
-            return interval_words(value)
 
 
 def interval_words(interval: Interval) -> str:

@@ -25,6 +25,7 @@ from autocross.encoding.discretize import Bins
 from autocross.encoding.encoder import Encoder
 from autocross.errors import BundleError, FileError
 from autocross.estimator import AutoCrossClassifier
+from autocross.features import Penalty
 from autocross.producer import bundle
 from autocross.producer.model import Model, Producer
 from autocross.producer.words import summary
@@ -206,7 +207,7 @@ def test_a_model_of_a_hundred_thousand_columns_is_saved_and_read_again(tmp_path:
     schema = tuple(ColumnSchema(f"x{at}", "numerical", "number", "numbers with 200 different values") for at in range(100_000))
     columns = [Bins(one, (f"{one.name} [10 even]",), (np.array([float(at), at + 1.0]),)) for at, one in enumerate(schema)]
     weights = tuple(np.array([0.0, 0.0, 0.5, 0.25, at / 4]) for at in range(len(schema)))
-    model = Model(Producer(Encoder(schema, tuple(columns))), 0.5, weights, ((0.0, 1.0, 2.0),) * len(schema))
+    model = Model(Producer(Encoder(schema, tuple(columns))), 0.5, weights, (Penalty(0.0, 1.0, 2.0),) * len(schema))
     path = tmp_path / "wide.acx"
     bundle.save(model, path)
     assert path.stat().st_size > 1 << 25

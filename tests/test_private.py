@@ -19,8 +19,8 @@ from autocross.encoding.vocabulary import PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError, ColumnError, OptionError, TableWarning
 from autocross.options import Options
 from autocross.producer import bundle
-from autocross.table import ingest
 from autocross.producer.wording import words
+from autocross.table import ingest
 from autocross.table.coerce import lists, texts
 from autocross.table.schema import ColumnSchema
 from forgery import forge, parts

@@ -262,7 +262,7 @@ def with_network(model: Model) -> Model:
     embeddings = tuple(rng.normal(size=(field.n_codes, 3)).astype(np.float32) for field in fields)
     matrices = tuple(rng.normal(size=shape).astype(np.float32) for shape in pairwise(widths))
     biases = tuple(rng.normal(size=n).astype(np.float32) for n in widths[1:])
-    return replace(model, deep=DeepPart(embeddings, matrices, biases))
+    return replace(model, additions=(DeepPart(embeddings, matrices, biases),))
 
 
 def hidden(model: Model) -> Model:

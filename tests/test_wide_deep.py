@@ -30,7 +30,6 @@ from autocross.models import wide_deep
 from autocross.models.metrics import auc
 from autocross.options import DeepOptions, all_options
 from autocross.producer.deep import DeepPart
-from autocross.serving.scorer import DEEP
 
 XDEEPFM = runpy.run_path(str(Path(__file__).parents[1] / "paper" / "xdeepfm.py"))
 
@@ -78,7 +77,7 @@ def test_it_learns_a_smooth_interaction_that_a_regression_cannot() -> None:
     both = make(max_crosses=0).fit(train, "y")
     assert judge(wide, test) < 0.55
     assert judge(both, test) > 0.8
-    assert both.model_.deep is not None
+    assert both.model_.additions
     assert next(rule.value for rule in both.model_.about.rules if rule.name == "epochs") != "0"
 
 
@@ -98,7 +97,7 @@ def test_where_the_network_adds_nothing_the_model_is_the_regression() -> None:
     frame = pl.DataFrame({"word": word, "noise": rng.random(300), "y": (word == "u") ^ (rng.random(300) < 0.2)})
     model = make(epochs=0).fit(frame, "y")
     wide = AutoCrossClassifier(quiet=True, engine="serial").fit(frame, "y")
-    assert model.model_.deep is None
+    assert not model.model_.additions
     np.testing.assert_array_equal(model.predict_proba(frame), wide.predict_proba(frame))
 
 
@@ -162,7 +161,7 @@ def test_without_pytorch_the_error_says_how_to_get_it(people: pl.DataFrame, monk
 
 
 def test_a_saved_model_scores_the_same_without_pytorch(saved: Path, fitted: WideDeepClassifier, people: pl.DataFrame) -> None:
-    assert fitted.model_.deep is not None
+    assert fitted.model_.additions
     model = load(saved)
     np.testing.assert_array_equal(model.score(people), fitted.predict_proba(people)[:, 1])
     np.testing.assert_array_equal([model.log_odds_one(row) for row in people.to_dicts()], model.log_odds(people))
@@ -179,7 +178,7 @@ def test_a_private_model_scores_the_same(fitted: WideDeepClassifier, people: pl.
     private = make(epochs=3, max_crosses=2, private=True).fit(pl.concat([people] * 4), "bought")
     private.save(tmp_path / "private.acx")
     model = load(tmp_path / "private.acx")
-    assert model.model.deep is not None
+    assert model.model.additions
     np.testing.assert_array_equal(model.log_odds(people), fitted.scorer_.log_odds(people))
     np.testing.assert_array_equal([model.log_odds_one(row) for row in people.to_dicts()], fitted.scorer_.log_odds(people))
     assert parts(tmp_path / "private.acx")[0]["format"] == 3
@@ -190,7 +189,7 @@ def test_reasons_add_up_and_name_the_deep_part(saved: Path, people: pl.DataFrame
     model = load(saved)
     for row in people.head(20).to_dicts():
         found = model.explain_one(row)
-        assert found.reasons[-1].field == DEEP
+        assert found.reasons[-1].field == DeepPart.reason
         assert found.intercept + sum(reason.contribution for reason in found.reasons) == pytest.approx(found.log_odds, abs=1e-9)
 
 
@@ -356,7 +355,7 @@ def test_an_interrupt_keeps_the_best_epoch_so_far(turning: Any) -> None:
 def test_ctrl_c_before_the_network_gives_the_regression(people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Interrupt, "asked", property(lambda self: True, lambda self, value: None), raising=False)
     model = make().fit(people, "bought")
-    assert model.model_.deep is None
+    assert not model.model_.additions
     assert 0 < model.predict_proba(people)[0, 1] < 1
 
 

@@ -14,6 +14,8 @@ SHOWN = 200  # characters of a name
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which cannot be printed
 DAMAGED = "The file is damaged or was not written by autocross; save or copy it again."
 
+MOST_WEIGHT = 1e100  # with which no sum of weights is infinite
+
 Facts = dict[str, Any]
 
 

@@ -247,11 +247,8 @@ AutoCrossClassifier.__doc__ = documented(
 
 def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, reporter: Reporter) -> Model:
     """New weights for a model's fields on new rows."""
-    if model.deep is not None:
-        raise AutoCrossError(
-            "The model has a deep part, whose embeddings and layers refit cannot learn anew. "
-            "Fit a WideDeepClassifier to the new rows, or refit the model of an AutoCrossClassifier."
-        )
+    for addition in model.additions:
+        raise AutoCrossError(addition.no_refit)
     part, target = part_of(X, checked_labels(y), sample_weight, model.producer.encoder.schema, options)
     return fitting.refit(model, part, target, options, reporter)
 

@@ -122,7 +122,7 @@ def together(
         intercept=float(network.wide.intercept.detach()),
         weights=[array[:, 0].astype(np.float64) for array in network.wide.weights.arrays()],
         score=watch.scores[epochs - 1],
-        deep=DeepPart(embeddings, matrices, biases),
+        additions=(*finished.additions, DeepPart(embeddings, matrices, biases)),
     )
 
 

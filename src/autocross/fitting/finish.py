@@ -19,7 +19,7 @@ from autocross.fitting.run import Run
 from autocross.fitting.tune import Best
 from autocross.models import tuning
 from autocross.models.logistic import Regression
-from autocross.producer.deep import DeepPart
+from autocross.producer.addition import Addition
 from autocross.producer.model import About, FoundCross, Model, Producer
 from autocross.search.judging import Accepted
 from autocross.search.stopping import Stopped
@@ -32,14 +32,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Finished:
-    """Features with weights that were learned from all rows, the penalties of the terms, and perhaps a network beside them."""
+    """Features with weights that were learned from all rows, the penalties of the terms, and what else adds to the log-odds."""
 
     producer: Producer
     intercept: float
     weights: Sequence[Floats]
     penalties: Mapping[Cross, Penalty]
     score: float | None
-    deep: DeepPart | None = None
+    additions: tuple[Addition, ...] = ()
 
 
 def finish(run: Run, rows: Rows, best: Best) -> Finished:
@@ -97,7 +97,7 @@ def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross
     )
     # In units of the weights as they came, so that a refit weighs new rows against them as the fit did.
     penalties = tuple(finished.penalties[term].times(2.0**rows.exponent) for term in producer.terms)
-    return Model(producer, finished.intercept, tuple(finished.weights), penalties, about, finished.deep)
+    return Model(producer, finished.intercept, tuple(finished.weights), penalties, about, finished.additions)
 
 
 def found_cross(encoder: Encoder, accepted: Accepted) -> FoundCross:

@@ -19,7 +19,6 @@ from autocross.crossing import CrossCoder
 from autocross.encoding.column import Arrays, ColumnEncoder
 from autocross.errors import BundleError, FileError
 from autocross.producer.container import Container, can_be_read, open_file
-from autocross.producer.deep import DeepPart
 from autocross.producer.model import Model, timeless
 from autocross.producer.unpacking import format_of, unpack
 from autocross.table.atomic import replace_file
@@ -43,8 +42,7 @@ def save(model: Model, path: str | Path) -> None:
     }
     for at, weight in enumerate(model.weights):
         arrays[f"weight.{at}"] = weight
-    if model.deep is not None:
-        manifest["deep"] = pack_deep(model.deep, arrays)
+    manifest |= {addition.key: addition.pack(arrays) for addition in model.additions}
     manifest["format"] = format_of(manifest)
     manifest["checksum"] = checksum(manifest, arrays)
     text = json.dumps(manifest)
@@ -66,13 +64,6 @@ def pack_cross(at: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:
     """One cross: its fields as JSON, its values as an array."""
     arrays[f"cross.{at}"] = cross.values
     return {"fields": list(cross.fields), "n_buckets": cross.n_buckets, "width": cross.width}
-
-
-def pack_deep(deep: DeepPart, arrays: Arrays) -> dict[str, Any]:
-    """The network: how many layers it has as JSON, all else as arrays."""
-    for word in ("embeddings", "matrices", "biases"):
-        arrays.update({f"deep.{word}.{at}": one for at, one in enumerate(getattr(deep, word))})
-    return {"n_layers": len(deep.matrices)}
 
 
 def read(path: str | Path) -> Model:

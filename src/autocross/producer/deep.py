@@ -11,12 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.checks import MOST_WEIGHT, Facts, is_count, require
 from autocross.features import FieldCodes
+from autocross.options import MOST_HIDDEN
+from autocross.producer.addition import Addition, Arrays
+from autocross.producer.container import Container
 
 ROWS_AT_ONCE = 8192  # keeps what lies between two layers small
 DIGITS = 53  # of a float
@@ -27,8 +31,16 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class DeepPart:
+class DeepPart(Addition):
     """Codes of the original fields -> what the network adds to the log-odds."""
+
+    key = "deep"
+    format = 2
+    reason = "(deep part)"
+    no_refit = (
+        "The model has a deep part, whose embeddings and layers refit cannot learn anew. "
+        "Fit a WideDeepClassifier to the new rows, or refit the model of an AutoCrossClassifier."
+    )
 
     embeddings: tuple[Array, ...]
     matrices: tuple[Array, ...]
@@ -77,6 +89,52 @@ class DeepPart:
             values = np.maximum(layer.apply(values), 0.0)
         result: Floats = self.layers[-1].apply(values)[:, 0]
         return result
+
+    def pack(self, arrays: Arrays) -> Facts:
+        """How many layers it has as JSON, all else as arrays."""
+        for word in ("embeddings", "matrices", "biases"):
+            arrays.update({f"deep.{word}.{number}": array for number, array in enumerate(getattr(self, word))})
+        return {"n_layers": len(self.matrices)}
+
+    @classmethod
+    def expect(cls, entry: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> None:
+        """Each layer takes what the one before gives, and the last gives one number."""
+        n_layers = entry["n_layers"]
+        require(is_count(n_layers, 1) and n_layers <= MOST_HIDDEN + 1, "its deep part has no proper number of layers")
+        width, size = 0, None
+        for number, (name, n_codes) in enumerate(sizes):
+            complaint = f"field {name!r} has embeddings of the wrong shape"
+            _, size = stored.expect(f"deep.embeddings.{number}", "F32", (n_codes, size), complaint)
+            require(size >= 1, complaint)
+            width += size
+        for number in range(n_layers):
+            complaint = f"layer {number} of its deep part does not fit the one before"
+            (n_out,) = stored.expect(f"deep.biases.{number}", "F32", (None,), complaint)
+            stored.expect(f"deep.matrices.{number}", "F32", (width, n_out), complaint)
+            require(n_out >= 1, complaint)
+            width = n_out
+        require(len(sizes) > 0 and width == 1, "its deep part has more than one output")
+
+    @classmethod
+    def unpack(cls, entry: Facts, n_fields: int, stored: Container) -> Self:
+        """The network, whose weights are numbers of bounded size."""
+        counts = {"embeddings": n_fields, "matrices": entry["n_layers"], "biases": entry["n_layers"]}
+        embeddings, matrices, biases = (
+            tuple(stored.array(f"deep.{word}.{number}", "its deep part") for number in range(n)) for word, n in counts.items()
+        )
+        for array in (*embeddings, *matrices, *biases):
+            require(bool(np.isfinite(array).all()), "its deep part has a weight that is no number")
+        deep = cls(embeddings, matrices, biases)
+        require(deep.most <= MOST_WEIGHT, "its deep part has weights without measure")
+        return deep
+
+    def summary(self) -> Facts:
+        return {"embedding": self.embeddings[0].shape[1], "hidden": list(self.hidden)}
+
+    @classmethod
+    def in_words(cls, summary: Facts) -> str:
+        hidden = " and ".join(map(str, summary["hidden"]))
+        return f"deep part: embeddings of {summary['embedding']} numbers a field, hidden layers of {hidden}"
 
 
 @dataclass(frozen=True)

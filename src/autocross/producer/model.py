@@ -1,4 +1,4 @@
-"""What a fit leaves behind: the feature producer, one weight for every code of its fields, and perhaps a deep part."""
+"""What a fit leaves behind: the feature producer, one weight for every code of its fields, and what else adds to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from autocross.encoding.encoder import Encoder
 from autocross.encoding.values import Hashed, Value, without_value
 from autocross.errors import OptionError
 from autocross.features import FIRST, Field, FieldCodes, Penalty
-from autocross.producer.deep import DeepPart
+from autocross.producer.addition import Addition
 from autocross.producer.wording import words
 from autocross.table.columns import Table
 
@@ -149,14 +149,14 @@ class Producer:
 
 @dataclass(frozen=True)
 class Model:
-    """A producer with a logistic regression on its codes, to which a network on the original fields may add."""
+    """A producer with a logistic regression on its codes, to which other parts may add."""
 
     producer: Producer
     intercept: float
     weights: tuple[Floats, ...]
     penalties: tuple[Penalty, ...]
     about: About = field(default_factory=lambda: About("", (0, 1), "auc", None, 0))
-    deep: DeepPart | None = None
+    additions: tuple[Addition, ...] = ()
 
     def log_odds(self, table: Table) -> Floats:
         """Intercept plus each field's weight, in the order of the fields, as the one-row path adds them."""
@@ -167,6 +167,6 @@ class Model:
                 total += weight[coded.codes]
             else:
                 np.add.at(total, np.repeat(np.arange(table.n_rows), np.diff(coded.starts)), weight[coded.codes])
-        if self.deep is not None:
-            total += self.deep.log_odds(codes[: len(self.producer.encoder.fields)])
+        for addition in self.additions:
+            total += addition.log_odds(codes[: len(self.producer.encoder.fields)])
         return total

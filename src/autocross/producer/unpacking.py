@@ -13,21 +13,20 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.checks import Facts, expect_room, is_count, is_number, is_text, quoted, require
+from autocross.checks import MOST_WEIGHT, Facts, expect_room, is_count, is_number, is_text, quoted, require
 from autocross.crossing import MODULUS, CrossCoder
 from autocross.encoding import registry
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.registry import unpacker
 from autocross.errors import BundleError
 from autocross.features import FIRST, Penalty
-from autocross.options import MOST_HIDDEN, Metric
+from autocross.options import Metric
 from autocross.producer.container import Container
-from autocross.producer.deep import DeepPart
+from autocross.producer.kinds import KINDS
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule, timeless
 from autocross.table.schema import READINGS, ColumnSchema, Stored
 
 FORMAT = 3  # the newest that is read and written
-MOST_WEIGHT = 1e100  # with which no sum of weights is infinite
 MOST_CODES = (1 << 63) // MODULUS  # of a field that is crossed, so that keys fit 63 bits
 
 
@@ -61,8 +60,9 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     crossed = [expect_cross(at, entry, told[at], sizes, stored) for at, entry in enumerate(manifest["crosses"])]
     for at, (name, n_codes) in enumerate([*sizes, *crossed]):
         stored.expect(f"weight.{at}", "F64", (n_codes,), f"field {name!r} has the wrong number of weights")
-    if "deep" in manifest:
-        expect_deep(manifest["deep"], sizes, stored)
+    for key, kind in KINDS.items():
+        if key in manifest:
+            kind.expect(manifest[key], sizes, stored)
     stored.expect_no_more()
 
     encoder = Encoder(
@@ -72,18 +72,18 @@ def unpack(manifest: Facts, stored: Container) -> Model:
         unpack_cross(at, entry, encoder, stored.array(f"cross.{at}", f"cross {at}")) for at, entry in enumerate(manifest["crosses"])
     )
     producer = Producer(encoder, crosses)
-    deep = unpack_deep(manifest["deep"], encoder, stored) if "deep" in manifest else None
+    additions = tuple(kind.unpack(manifest[key], len(encoder.fields), stored) for key, kind in KINDS.items() if key in manifest)
     weights = tuple(unpack_weights(at, field.name, stored) for at, field in enumerate(producer.fields))
     require(is_weight(manifest["intercept"]), "its intercept is no number")
     penalties = unpack_penalties(manifest["penalties"], len(weights))
-    return Model(producer, manifest["intercept"], weights, penalties, unpack_about(manifest["about"], producer), deep)
+    return Model(producer, manifest["intercept"], weights, penalties, unpack_about(manifest["about"], producer), additions)
 
 
 def format_of(manifest: Facts) -> int:
-    """The oldest format that has all its parts: who knows only older ones would overlook a deep part, or a value behind a hash."""
+    """The oldest format that has all its parts: who knows only older ones would overlook an addition, or a value behind a hash."""
     coders = {entry["coder"] for entry in manifest["columns"]}
     formats = [encoder.format for word, encoder in registry.OF_CODER.items() if word in coders]
-    return max([2 if "deep" in manifest else 1, *formats])
+    return max([1, *formats, *(addition.format for key, addition in KINDS.items() if key in manifest)])
 
 
 def unpack_schema(entry: Facts) -> ColumnSchema:
@@ -136,42 +136,6 @@ def unpack_cross(at: int, entry: Facts, encoder: Encoder, values: NDArray[Any]) 
     cross = CrossCoder(tuple(entry["fields"]), sizes, values, entry["n_buckets"], entry["width"])
     require(bool((np.diff(cross.keys) > 0).all()), f"cross {at} has values out of order")
     return cross
-
-
-# The network.
-
-
-def expect_deep(entry: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> None:
-    """Each layer takes what the one before gives, and the last gives one number."""
-    n_layers = entry["n_layers"]
-    require(is_count(n_layers, 1) and n_layers <= MOST_HIDDEN + 1, "its deep part has no proper number of layers")
-    width, size = 0, None
-    for at, (name, n_codes) in enumerate(sizes):
-        _, size = stored.expect(
-            f"deep.embeddings.{at}", "F32", (n_codes, size), f"field {name!r} has embeddings of the wrong shape"
-        )
-        require(size >= 1, f"field {name!r} has embeddings of the wrong shape")
-        width += size
-    for at in range(n_layers):
-        complaint = f"layer {at} of its deep part does not fit the one before"
-        (n_out,) = stored.expect(f"deep.biases.{at}", "F32", (None,), complaint)
-        stored.expect(f"deep.matrices.{at}", "F32", (width, n_out), complaint)
-        require(n_out >= 1, complaint)
-        width = n_out
-    require(len(sizes) > 0 and width == 1, "its deep part has more than one output")
-
-
-def unpack_deep(entry: Facts, encoder: Encoder, stored: Container) -> DeepPart:
-    """The network, whose output must stay finite whatever comes in."""
-    counts = {"embeddings": len(encoder.fields), "matrices": entry["n_layers"], "biases": entry["n_layers"]}
-    embeddings, matrices, biases = (
-        tuple(stored.array(f"deep.{word}.{at}", "its deep part") for at in range(n)) for word, n in counts.items()
-    )
-    for one in (*embeddings, *matrices, *biases):
-        require(bool(np.isfinite(one).all()), "its deep part has a weight that is no number")
-    deep = DeepPart(embeddings, matrices, biases)
-    require(deep.most <= MOST_WEIGHT, "its deep part has weights without measure")
-    return deep
 
 
 # Where the model comes from.

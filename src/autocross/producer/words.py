@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autocross.producer.kinds import KINDS
 from autocross.producer.model import Model
 
 STRONGEST = 3
@@ -56,7 +57,8 @@ def summary(model: Model) -> dict[str, Any]:
         "rules": [{"name": rule.name, "value": rule.value, "why": rule.why} for rule in about.rules],
         "columns": [{"name": one.name, "kind": one.kind, "reason": one.reason} for one in producer.encoder.schema],
         "fields": found,
-        "deep": None if model.deep is None else {"embedding": model.deep.embeddings[0].shape[1], "hidden": list(model.deep.hidden)},
+        **dict.fromkeys(KINDS),
+        **{addition.key: addition.summary() for addition in model.additions},
         "crosses": [
             {**asdict(one), "order": one.order, "strongest": field["strongest"]}
             for one, field in zip(about.crosses, found[len(producer.encoder.fields) :], strict=True)
@@ -69,9 +71,8 @@ def in_words(found: dict[str, Any]) -> str:
     score = "" if found["validation_score"] is None else f", validation {found['metric']} {found['validation_score']:.4f}"
     lines = [f"P({found['target']} = {found['positive']!r}), fitted to {found['n_rows']:,} rows{score}", "", "rules"]
     lines += [f"  {rule['name']:14} {rule['value']} ({rule['why']})" for rule in found["rules"]]
-    if found["deep"] is not None:
-        hidden = " and ".join(map(str, found["deep"]["hidden"]))
-        lines += ["", f"deep part: embeddings of {found['deep']['embedding']} numbers a field, hidden layers of {hidden}"]
+    for key, kind in KINDS.items():
+        lines += [] if found[key] is None else ["", kind.in_words(found[key])]
     lines += ["", "columns"]
     lines += [f"  {column['kind']:12} {column['name']} ({column['reason']})" for column in found["columns"]]
     lines += [

@@ -18,8 +18,6 @@ from autocross.producer.bundle import read
 from autocross.producer.model import Model
 from autocross.table.schema import text_columns
 
-DEEP = "(deep part)"
-
 
 def load(path: str | Path) -> Scorer:
     """The scorer of a saved model, ready for the first row."""
@@ -119,13 +117,13 @@ class Scorer:
         for name, look_up in self.plan:
             for contribution in look_up(get(name)):
                 total += contribution
-        deep = self.model.deep
-        if self.crosses or deep is not None:
+        additions = self.model.additions
+        if self.crosses or additions:
             codes = self.model.producer.encoder.encode_one(row)
             for add in self.crosses:
                 total = add(total, codes)
-            if deep is not None:
-                total += deep.log_odds_one(codes)
+            for addition in additions:
+                total += addition.log_odds_one(codes)
         return total
 
     def score_one(self, row: Mapping[str, Any]) -> float:
@@ -146,14 +144,14 @@ class Scorer:
         return probabilities(self.log_odds(data))
 
     def explain_one(self, row: Mapping[str, Any]) -> Explanation:
-        """The contribution of every field to one row's log-odds, and that of the deep part as a whole."""
+        """The contribution of every field to one row's log-odds, and that of each addition as a whole."""
         log_odds = self.log_odds_one(row)
-        producer, deep = self.model.producer, self.model.deep
+        producer = self.model.producer
         reasons = []
         for at, (coded, field) in enumerate(zip(producer.codes_one(row), producer.fields, strict=True)):
             codes = coded if isinstance(coded, tuple) else (coded,)
             value = " | ".join(producer.describe(at, code) for code in codes) or "(empty)"
             reasons.append(Reason(field.name, value, sum(float(self.model.weights[at][code]) for code in codes)))
-        if deep is not None:
-            reasons.append(Reason(DEEP, "all fields", deep.log_odds_one(producer.encoder.encode_one(row))))
+        for addition in self.model.additions:
+            reasons.append(Reason(addition.reason, "all fields", addition.log_odds_one(producer.encoder.encode_one(row))))
         return Explanation(probability(log_odds), log_odds, self.model.intercept, tuple(reasons))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from xdeepfm import XDeepFM
 
 from autocross import AutoCross, WideDeepClassifier, load
-from autocross.encoding.rules import min_count
+from autocross.encoding.plan import min_count
 from autocross.features import FieldCodes
 from autocross.models.wide_deep import Deep, Examples, fit, judged
 from autocross.table.coerce import typed

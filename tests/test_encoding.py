@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from autocross.encoding import rules
 from autocross.encoding.discretize import Bins, midpoints, quantile_places, thick, width_places
 from autocross.encoding.encoder import Encoder, stem_codes
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.plan import EncodingPlan
 from autocross.encoding.timestamps import Calendar, parts_of, parts_of_all
 from autocross.encoding.vocabulary import Vocabulary, bucket_of
 from autocross.features import FIRST, MISSING, RARE, FieldCodes, narrowest
@@ -31,7 +31,7 @@ TEXT = ColumnSchema("job", "categorical", "text", "")
 TAGS = ColumnSchema("tags", "multivalue", "list", "")
 NUMBER = ColumnSchema("age", "numerical", "number", "")
 TIME = ColumnSchema("when", "time", "time", "")
-RULES = EncodingRules(min_count=2, granularities=(10, 100))
+RULES = EncodingPlan(min_count=2, granularities=(10, 100))
 
 
 def all_stems(encoder: Encoder, table: Table) -> list[FieldCodes]:
@@ -59,7 +59,7 @@ def test_codes_take_the_narrowest_type(n_values: int, kind: type) -> None:
 def test_a_vocabulary_beyond_its_cap_hashes_the_tail() -> None:
     values = ["often"] * 9 + ["sometimes"] * 5 + [f"tail{at}" for at in range(50)] * 2
     column = texts(pl.Series("job", values))
-    vocabulary = Vocabulary.fit(TEXT, column, EncodingRules(2, (10,), cap=2, n_buckets=16))
+    vocabulary = Vocabulary.fit(TEXT, column, EncodingPlan(2, (10,), cap=2, n_buckets=16))
     assert vocabulary.values == ("often", "sometimes")
     assert vocabulary.fields[0].n_codes == FIRST + 2 + 16
     tail = vocabulary.encode(column)[0].codes[14:]
@@ -140,7 +140,7 @@ def test_the_largest_numbers_have_exact_places(name: str) -> None:
     for granularity in (10, 1_000):
         edges = [exact[0] + (exact[-1] - exact[0]) * at / granularity for at in range(1, granularity)]
         assert width_places(values, granularity).tolist() == sorted({bisect_left(exact, edge) for edge in edges})
-    bins = Bins.fit(NUMBER, NumberColumn(values), EncodingRules(1, (10, 100)))
+    bins = Bins.fit(NUMBER, NumberColumn(values), EncodingPlan(1, (10, 100)))
     many = zip(*(one.codes.tolist() for one in bins.encode(NumberColumn(values))), strict=True)
     assert [bins.encode_one(value) for value in values.tolist()] == list(many)
 
@@ -183,7 +183,7 @@ def test_numbers_beyond_the_training_range_and_infinities_fall_into_the_outer_bi
     st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=10),
 )
 def test_one_number_gets_the_codes_of_many(train: list[float], extra: list[float]) -> None:
-    bins = Bins.fit(NUMBER, NumberColumn(np.array(train)), EncodingRules(1, (2, 3, 10)))
+    bins = Bins.fit(NUMBER, NumberColumn(np.array(train)), EncodingPlan(1, (2, 3, 10)))
     column = NumberColumn(np.array(train + extra))
     codes = [one.codes.tolist() for one in bins.encode(column)]
     for at, value in enumerate(train + extra):
@@ -194,7 +194,7 @@ def test_one_number_gets_the_codes_of_many(train: list[float], extra: list[float
 
 def test_edges_by_counts_spread_the_rows_evenly() -> None:
     values = np.random.default_rng(0).lognormal(0, 2, 10_000)
-    bins = Bins.fit(NUMBER, NumberColumn(values), EncodingRules(2, (10, 100), widths=False))
+    bins = Bins.fit(NUMBER, NumberColumn(values), EncodingPlan(2, (10, 100), widths=False))
     for field, coded in zip(bins.fields, bins.encode(NumberColumn(values)), strict=True):
         counts = np.bincount(coded.codes, minlength=field.n_codes)[FIRST:]
         assert counts.min() > 0.9 * counts.mean()
@@ -206,7 +206,7 @@ def test_a_coarse_field_of_quarters_stands_behind_those_kept() -> None:
     frame = frame.with_columns(age=pl.when(pl.col("age") > 0.1).then("age"))
     schema = infer(frame, {"few": "numerical"}, {})
     table = typed(frame, schema)
-    encoder = Encoder.fit(schema, table.columns, EncodingRules(2, (10, 100), coarse=True))
+    encoder = Encoder.fit(schema, table.columns, EncodingPlan(2, (10, 100), coarse=True))
     assert not any("[4 even]" in field.name for field in encoder.fields)
     ((stem, codes_by_stem, twin),) = encoder.coarse(encoder)  # three values tell less than four quarters would
     assert [field.name for field in twin.fields] == ["age [4 even]"]
@@ -216,7 +216,7 @@ def test_a_coarse_field_of_quarters_stands_behind_those_kept() -> None:
     counts = np.bincount(codes)[FIRST:]
     assert len(counts) == 4
     assert np.ptp(counts) <= 2
-    without = Encoder.fit(schema, table.columns, EncodingRules(2, (10, 100)))
+    without = Encoder.fit(schema, table.columns, EncodingPlan(2, (10, 100)))
     assert without.coarse(without) == []
 
 
@@ -248,7 +248,7 @@ def test_codes_by_the_numbers_of_values_are_those_of_the_rows() -> None:
     frame = pl.DataFrame(columns).with_columns(pl.col("job").cast(pl.Categorical).alias("kind"))
     schema = infer(frame, {}, {})
     whole = typed(frame, schema)
-    encoder = Encoder.fit(schema, whole.columns, EncodingRules(2, (10, 100), cap=3, n_buckets=8))
+    encoder = Encoder.fit(schema, whole.columns, EncodingPlan(2, (10, 100), cap=3, n_buckets=8))
     numbered = {}
     for name in frame.columns:
         parts = Digests(name, None)

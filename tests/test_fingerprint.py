@@ -16,7 +16,7 @@ from autocross.blocks import Block, make_blocks
 from autocross.errors import FileError, OptionError
 from autocross.features import FieldCodes
 from autocross.fingerprint import row_sums
-from autocross.folds import FoldRule
+from autocross.folds import FoldPlan
 
 N = 600
 
@@ -138,7 +138,7 @@ def test_another_positive_label_is_refused(left: Path) -> None:
 
 
 def test_memory_that_asks_for_fewer_bins_is_told(left: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autocross.encoding.rules.granularities", lambda *facts: (10,))
+    monkeypatch.setattr("autocross.encoding.plan.granularities", lambda *facts: (10,))
     with pytest.raises(FileError, match=r"granularities, which follow from the rows and memory_limit, differ"):
         fitted(visits(), resume=str(left))
 
@@ -185,7 +185,7 @@ def spread(n_blocks: int, rows: list[list[int]], label: Any = None, weight: Any 
     codes = [FieldCodes(rng.integers(0, 300, len(rows)).astype(np.uint16)), ragged(rows)]
     label = rng.integers(0, 2, len(rows)).astype(np.uint8) if label is None else label
     weight = rng.random(len(rows)).astype(np.float32) if weight is None else weight
-    return make_blocks(codes, label, weight, FoldRule(5, holdout=False), 0, n_blocks)
+    return make_blocks(codes, label, weight, FoldPlan(5, holdout=False), 0, n_blocks)
 
 
 def random_rows(n: int, seed: int = 0) -> list[list[int]]:

@@ -9,7 +9,7 @@ import pytest
 from autocross import AutoCrossClassifier
 from autocross.blocks import INTERCEPT, make_blocks
 from autocross.features import FieldCodes
-from autocross.folds import ALL, KFOLD_ROWS, FoldRule, by_group, by_row, by_time, choose, use_holdout
+from autocross.folds import ALL, KFOLD_ROWS, FoldPlan, by_group, by_row, by_time, choose, use_holdout
 from autocross.hashing import mix
 from autocross.table.columns import NO_TIME, TimeColumn
 
@@ -116,7 +116,7 @@ def test_blocks_hold_every_row_once_in_the_order_of_the_shuffle(n_blocks: int) -
     codes = [FieldCodes(np.arange(n).astype(np.uint16))]
     label = (np.arange(n) % 2).astype(np.uint8)
     weight = np.arange(n).astype(np.float32)
-    blocks = make_blocks(codes, label, weight, FoldRule(5, False), 0, n_blocks)
+    blocks = make_blocks(codes, label, weight, FoldPlan(5, False), 0, n_blocks)
     keys = mix(0, np.arange(n))
     rows = [block.codes[(0,)].codes for block in blocks]
     assert sorted(np.concatenate(rows).tolist()) == list(range(n))

@@ -28,10 +28,10 @@ def gained(folds: Folds, weight: np.ndarray, before: np.ndarray, after: np.ndarr
     cluster = np.zeros(N_ROWS, np.int64) if folds.cluster is None else folds.cluster
     with SerialEngine() as engine:
         codes = [FieldCodes(np.zeros(N_ROWS, np.uint8))]
-        blocks = make_blocks(codes, label, weight, by_row(N_ROWS, 0, False, "").rule, 0, 3)
+        blocks = make_blocks(codes, label, weight, by_row(N_ROWS, 0, False, "").plan, 0, 3)
         for block in blocks:
             block.cluster = cluster[block.row]
-            block.fold = folds.rule.of(block.row, block.cluster)
+            block.fold = folds.plan.of(block.row, block.cluster)
         engine.place(blocks)
         regression = Regression.begin(engine, float(weight.sum(dtype=np.float64)), folds.n_models)
         judge = Judge(engine, Reporter(), folds.n_clusters, lambda regression: 0.0)
@@ -94,7 +94,7 @@ def test_gain_and_error_are_those_of_the_formula(holdout: bool, n_clusters: int,
 
 def test_clusters_that_disagree_make_the_error_larger() -> None:
     folds = by_group(clusters(20), 0, False, "")
-    of_rows = Folds(folds.rule, N_ROWS, "", "", folds.cluster, 0)
+    of_rows = Folds(folds.plan, N_ROWS, "", "", folds.cluster, 0)
     for agreeing in (True, False):
         given = rows(folds, agreeing)
         times = gained(folds, *given)[1] / gained(of_rows, *given)[1]

@@ -16,7 +16,7 @@ from autocross.engines import SerialEngine
 from autocross.errors import TableError
 from autocross.features import FIRST, Field, FieldCodes, Penalty
 from autocross.fitting import tune
-from autocross.folds import FoldRule
+from autocross.folds import FoldPlan
 from autocross.models import tuning
 from autocross.models.logistic import Regression
 from autocross.search import fieldwise, loop
@@ -85,7 +85,7 @@ def test_a_narrow_block_is_wide_again() -> None:
     codes = [FieldCodes(rng.integers(0, 9, 1000).astype(np.uint8)), FieldCodes(rng.integers(0, 9, 2000).astype(np.uint8))]
     codes[1] = FieldCodes(codes[1].codes, np.arange(0, 2001, 2))
     label, weight = rng.integers(0, 2, 1000).astype(np.uint8), np.ones(1000, np.float32)
-    (block,) = make_blocks(codes, label, weight, FoldRule(5, False), 0, 1)
+    (block,) = make_blocks(codes, label, weight, FoldPlan(5, False), 0, 1)
     before = {name: getattr(block, name) for name in ("codes", *OF_ROWS)}
     narrow(block, 300)
     assert 250 < block.n_rows < 350
@@ -108,7 +108,7 @@ def test_a_value_needs_its_share_of_rows_on_a_rung() -> None:
     fields = [Field(name, name, FIRST + 6, shares_rare=True) for name in ("a", "b")]
     with SerialEngine() as engine:
         codes = [FieldCodes(column) for column in columns]
-        engine.place(make_blocks(codes, frame["label"].to_numpy(), np.ones(N, np.float32), FoldRule(5, False), 0, 2))
+        engine.place(make_blocks(codes, frame["label"].to_numpy(), np.ones(N, np.float32), FoldPlan(5, False), 0, 2))
         regression = Regression.begin(engine, float(N), 5, min_count=40)
         regression.converge(1e-6)
         contest = fieldwise.Contest("log_loss", AUTO.plain)

@@ -18,7 +18,7 @@ from autocross.errors import AutoCrossError
 from autocross.events import Reporter
 from autocross.features import FIRST, Field, FieldCodes, Penalty
 from autocross.fitting.fit import fit
-from autocross.folds import FoldRule
+from autocross.folds import FoldPlan
 from autocross.interrupts import Interrupt
 from autocross.models import logistic
 from autocross.options import Options
@@ -227,7 +227,7 @@ def test_a_wrong_order_fails(people: pl.DataFrame) -> None:
     codes = [FieldCodes((rng.integers(0, 3, 300) + FIRST).astype(np.uint8))]
     label, weight = rng.integers(0, 2, 300).astype(np.uint8), np.ones(300, np.float32)
     with SerialEngine() as engine:
-        engine.place(blocks.make_blocks(codes, label, weight, FoldRule(5, False), 0, 2))
+        engine.place(blocks.make_blocks(codes, label, weight, FoldPlan(5, False), 0, 2))
         first = logistic.Regression.begin(engine, 300.0, 5)
         first.add((0,), Field("a", "a", FIRST + 3, shares_rare=True), Penalty())
         judge = judging.Judge(engine, Reporter(), 0, lambda regression: 0.0)
@@ -244,7 +244,7 @@ def test_a_wrong_order_fails(people: pl.DataFrame) -> None:
         first.sweep()
         with pytest.raises(logistic.WrongOrder, match="one that has changed since"):
             judge.recall()
-        blocks.draw_folds(engine, FoldRule(5, False, seed=1))
+        blocks.draw_folds(engine, FoldPlan(5, False, seed=1))
         for use in (first.sweep, first.left_out_loss, first.judged, first.branch, judge.recall):
             with pytest.raises(logistic.WrongOrder):
                 use()

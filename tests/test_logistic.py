@@ -20,10 +20,10 @@ import reference
 from autocross.blocks import INTERCEPT, Cross, make_blocks
 from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.plan import EncodingPlan
 from autocross.engines import Engine, SerialEngine
 from autocross.features import FIRST, Field, FieldCodes, Penalty, in_order
-from autocross.folds import ALL, FoldRule
+from autocross.folds import ALL, FoldPlan
 from autocross.models import metrics, tuning
 from autocross.models.logistic import Regression, roughness
 from autocross.table.coerce import typed
@@ -58,7 +58,7 @@ class Problem:
     ) -> Regression:
         engine = engine or SerialEngine()
         fold = np.full(len(self.label), ALL, np.uint8) if fold is None else fold
-        engine.place(make_blocks(self.codes, self.label, self.weight, FoldRule(n_models, False, listed=fold), 0, 3))
+        engine.place(make_blocks(self.codes, self.label, self.weight, FoldPlan(n_models, False, listed=fold), 0, 3))
         regression = Regression.begin(engine, float(self.weight.sum()), n_models, **more)
         for at, size in enumerate(self.sizes):
             width = self.width if at == 0 else 1
@@ -124,13 +124,13 @@ def test_equals_scikit_learns_optimum_on_real_rows(penalty: Penalty, benchmark_d
     frame = frame.select("workclass", "education", "age", "hours_per_week", tags=pl.concat_list("marital_status", "relationship"))
     schema = infer(frame, {}, {})
     table = typed(frame, schema)
-    encoder = Encoder.fit(schema, table.columns, EncodingRules(2, (10,), quantiles=False))
+    encoder = Encoder.fit(schema, table.columns, EncodingPlan(2, (10,), quantiles=False))
     problem = Problem.__new__(Problem)
     problem.codes, problem.sizes = encoder.encode(table), [field.n_codes for field in encoder.fields]
     problem.label, problem.weight, problem.width = label, np.ones(len(label), np.float32), 1
     engine = SerialEngine()
     engine.place(
-        make_blocks(problem.codes, label, problem.weight, FoldRule(1, False, listed=np.full(len(label), ALL, np.uint8)), 0, 2)
+        make_blocks(problem.codes, label, problem.weight, FoldPlan(1, False, listed=np.full(len(label), ALL, np.uint8)), 0, 2)
     )
     regression = Regression.begin(engine, float(len(label)), 1)
     for at, field in enumerate(encoder.fields):

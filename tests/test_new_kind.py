@@ -17,7 +17,7 @@ from autocross.checks import Facts, require
 from autocross.cli import run
 from autocross.encoding import registry
 from autocross.encoding.column import Arrays, ColumnEncoder, StoredArrays
-from autocross.encoding.rules import EncodingRules, tallied
+from autocross.encoding.plan import EncodingPlan, tallied
 from autocross.encoding.values import Missing, Part, Rare
 from autocross.errors import BundleError, ColumnError, OptionError
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
@@ -39,7 +39,7 @@ class Lengths(ColumnEncoder):
     lengths: tuple[int, ...]
 
     @classmethod
-    def fit(cls, schema: ColumnSchema, column: TextColumn, rules: EncodingRules, n: NDArray[np.int64] | None = None) -> Lengths:
+    def fit(cls, schema: ColumnSchema, column: TextColumn, rules: EncodingPlan, n: NDArray[np.int64] | None = None) -> Lengths:
         values, index = column.distinct
         there = index >= 0
         lengths, counts = tallied(values.str.len_chars().to_numpy()[index[there]], None if n is None else n[there])

@@ -14,7 +14,7 @@ import pytest
 from autocross import AutoCross, AutoCrossClassifier, load
 from autocross.checkpoint import FILE
 from autocross.cli import run
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.plan import EncodingPlan
 from autocross.encoding.vocabulary import PrivateVocabulary, Vocabulary
 from autocross.errors import BundleError, ColumnError, OptionError, TableWarning
 from autocross.options import Options
@@ -289,7 +289,7 @@ def test_buckets_and_lists_of_a_private_vocabulary_are_those_of_the_readable_one
     spelled = ["often"] * 9 + ["sometimes"] * 5 + [f"tail{at}" for at in range(50)] * 2 + [None, "NA", "unseen before"]
     column = texts(pl.Series("job", spelled))
     schema = ColumnSchema("job", "categorical", "text", "text")
-    readable = Vocabulary.fit(schema, column, EncodingRules(2, (10,), cap=2, n_buckets=16))
+    readable = Vocabulary.fit(schema, column, EncodingPlan(2, (10,), cap=2, n_buckets=16))
     private = readable.private((schema,))
     assert isinstance(private, PrivateVocabulary)
     np.testing.assert_array_equal(private.encode(column)[0].codes, readable.encode(column)[0].codes)
@@ -297,7 +297,7 @@ def test_buckets_and_lists_of_a_private_vocabulary_are_those_of_the_readable_one
     assert [words(private.value(0, code)) for code in (0, 1, 4)] == ["(missing)", "(rare)", "(hashed 0)"]
     several = ColumnSchema("tags", "multivalue", "list", "holds lists")
     rows = pl.Series("tags", [["a", "b"], [], None, ["c", "a"], ["zz"]] * 3)
-    readable = Vocabulary.fit(several, lists(rows, None), EncodingRules(2, (10,)))
+    readable = Vocabulary.fit(several, lists(rows, None), EncodingPlan(2, (10,)))
     private = readable.private((several,))
     for ours, theirs in zip(private.encode(lists(rows, None)), readable.encode(lists(rows, None)), strict=True):
         np.testing.assert_array_equal(ours.codes, theirs.codes)

@@ -18,7 +18,7 @@ from autocross import AutoCrossClassifier, crossing, features, load
 from autocross.blocks import make_blocks
 from autocross.crossing import MODULUS, MOST_ENTRIES, CrossCoder, count_keys, cross_key, exact_key, pair_up
 from autocross.features import FIRST, RARE, Field, FieldCodes
-from autocross.folds import FoldRule
+from autocross.folds import FoldPlan
 from autocross.models import metrics
 from autocross.search import coding, fieldwise
 from autocross.search.candidates import children
@@ -154,7 +154,7 @@ def test_a_cross_is_the_same_whatever_the_rows_that_are_computed_at_once(
     one = fieldwise.Candidate((0, 1, 2), sizes, 4 if ragged else 1)
 
     def everything() -> list[Any]:
-        (block,) = make_blocks(coded, label, weight, FoldRule(5, False), 0, 1)
+        (block,) = make_blocks(coded, label, weight, FoldPlan(5, False), 0, 1)
         counts = coding.sift(block, one, 1000, 3)
         keys, values, n_entries = coding.distinct(block, one, 1000, np.packbits(counts >= 2))
         coder = CrossCoder(one.cross, sizes, values[n_entries > 1])

@@ -23,7 +23,7 @@ from autocross import AutoCrossClassifier
 from autocross.cli import run
 from autocross.crossing import CrossCoder
 from autocross.encoding.encoder import Encoder
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.plan import EncodingPlan
 from autocross.errors import AutoCrossError, ColumnError, FileError, LabelError, TableError, TableWarning
 from autocross.producer.model import Model, Producer
 from autocross.serving.scorer import Scorer
@@ -90,7 +90,7 @@ def scorer() -> Scorer:
     """A model in which every code has a weight of its own, also those of values that were never seen: their texts are hashed."""
     frame = training()
     schema = infer(frame, KINDS, {})
-    encoder = Encoder.fit(schema, typed(frame, schema).columns, EncodingRules(1, (20,), cap=3, n_buckets=1 << 16))
+    encoder = Encoder.fit(schema, typed(frame, schema).columns, EncodingPlan(1, (20,), cap=3, n_buckets=1 << 16))
     sizes = tuple(field.n_codes for field in encoder.fields)
     crosses = tuple(
         CrossCoder(pair, tuple(sizes[at] for at in pair), np.zeros((0, 2), np.uint32), 1_009) for pair in ((0, 4), (2, 5))

@@ -14,7 +14,7 @@ from autocross.blocks import make_blocks
 from autocross.engines import SerialEngine
 from autocross.errors import TableError
 from autocross.features import Field, FieldCodes, Penalty, in_order
-from autocross.folds import FoldRule
+from autocross.folds import FoldPlan
 from autocross.models.logistic import Regression
 from autocross.producer.model import Model
 
@@ -128,7 +128,7 @@ def multivalue(width: int, n_rows: int = 64) -> Regression:
     codes = FieldCodes((2 + np.arange(n_rows * width)).astype(np.uint32), starts)
     label = (np.arange(n_rows) % 2).astype(np.uint8)
     engine = SerialEngine()
-    engine.place(make_blocks([codes], label, np.ones(n_rows, np.float32), FoldRule(1, holdout=True), 0, 1))
+    engine.place(make_blocks([codes], label, np.ones(n_rows, np.float32), FoldPlan(1, holdout=True), 0, 1))
     regression = Regression.begin(engine, float(n_rows), 1, min_count=2, everyone=True)
     regression.add((0,), Field("tags", "tags", 2 + n_rows * width, shares_rare=True, width=width), Penalty(0.0, 1.0))
     return regression
@@ -151,7 +151,7 @@ def test_a_promise_beyond_64_bits_is_cut_not_wrapped() -> None:
     codes = FieldCodes(np.arange(2, 2 + n_rows, dtype=np.uint8))
     engine = SerialEngine()
     label = np.array([0, 1, 0, 1], np.uint8)
-    engine.place(make_blocks([codes], label, np.ones(n_rows, np.float32), FoldRule(1, holdout=True), 0, 1))
+    engine.place(make_blocks([codes], label, np.ones(n_rows, np.float32), FoldPlan(1, holdout=True), 0, 1))
     for penalty in (Penalty(0.0, 1e9), Penalty(0.0, 1e9, 1e9)):
         regression = Regression.begin(engine, float(n_rows), 1, everyone=True)
         weight = np.array([0.0, 0.0, 50.0, -50.0, 50.0, -50.0])[:, None]

@@ -122,7 +122,7 @@ def fast(table: Table, holdout: bool, n_blocks: int, options: Options) -> tuple[
     folds = by_row(n, SEED, holdout, "")
     with SerialEngine() as engine:
         codes = [FieldCodes(column) for column in table.columns]
-        engine.place(make_blocks(codes, table.label, np.ones(n, np.float32), folds.rule, SEED, n_blocks))
+        engine.place(make_blocks(codes, table.label, np.ones(n, np.float32), folds.plan, SEED, n_blocks))
         regression = Regression.begin(engine, float(n), folds.n_models, min_count=MIN_COUNT)
         for at, (field, penalty) in enumerate(zip(table.fields, table.penalties, strict=True)):
             if penalty is not None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from autocross import AutoCross, load
 from autocross.encoding.discretize import Bins, between_whole_numbers
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.plan import EncodingPlan
 from autocross.encoding.timestamps import Calendar
 from autocross.encoding.values import Hash, Hashed, Interval, Missing, Part, Rare, Text
 from autocross.encoding.vocabulary import Vocabulary
@@ -95,7 +95,7 @@ def test_bins_in_words(edges: tuple[float, ...], shown: list[str]) -> None:
 @given(st.sets(st.integers(-50, 50), min_size=1), st.integers(1, 4), st.sampled_from([1, 2, 1 << 30]))
 def test_whole_numbers_are_known_by_their_edges(values: set[int], min_count: int, scale: int) -> None:
     column = NumberColumn(np.repeat(np.array(sorted(values), float) * scale, 2))
-    bins = Bins.fit(NUMBER, column, EncodingRules(min_count, (10, 100)))
+    bins = Bins.fit(NUMBER, column, EncodingPlan(min_count, (10, 100)))
     assert bins.whole
     for place, coded in enumerate(bins.encode(column)):
         for name, code in {(words(bins.value(place, code)), code) for code in coded.codes.tolist()}:
@@ -106,7 +106,7 @@ def test_whole_numbers_are_known_by_their_edges(values: set[int], min_count: int
 def test_other_numbers_are_known_by_their_edges_too() -> None:
     tenths, quarters = np.arange(200) / 10, np.arange(200) / 2 + 0.25
     for values in (tenths, quarters, np.random.default_rng(0).normal(0, 100, 500)):
-        assert not Bins.fit(NUMBER, NumberColumn(values), EncodingRules(1, (10, 1000))).whole
+        assert not Bins.fit(NUMBER, NumberColumn(values), EncodingPlan(1, (10, 1000))).whole
     assert not between_whole_numbers(np.array([2.0**60, 2.0**61]))
 
 

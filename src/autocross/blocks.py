@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from autocross.engines import Engine, WorkEnded, changes
 from autocross.features import FieldCodes, joined
-from autocross.folds import FoldRule
+from autocross.folds import FoldPlan
 from autocross.hashing import mix
 from autocross.scratch import Scratch, Stored
 
@@ -115,16 +115,16 @@ def narrowed(engine: Engine, n: int) -> Iterator[None]:
     engine.run(widen)
 
 
-def draw_folds(engine: Engine, rule: FoldRule) -> None:
+def draw_folds(engine: Engine, plan: FoldPlan) -> None:
     """Other rows judge. The odds that the blocks hold are then of use to nobody."""
     engine.odds_of = engine.former_of = None
-    engine.each(refold, rule)
+    engine.each(refold, plan)
 
 
 @changes("fold", anew=True)
-def refold(block: Block, rule: FoldRule) -> None:
+def refold(block: Block, plan: FoldPlan) -> None:
     """Other rows judge."""
-    block.fold = rule.of(block.row, block.cluster)
+    block.fold = plan.of(block.row, block.cluster)
 
 
 def codes_of(cross: Cross) -> str:
@@ -178,7 +178,7 @@ class BlockWriter:
         stems: Sequence[int],
         label: NDArray[np.uint8],
         weight: NDArray[np.float32],
-        rule: FoldRule,
+        plan: FoldPlan,
         cluster: NDArray[np.int64] | None = None,
         each: Callable[..., Iterable[list[FieldCodes]]] = map,
     ) -> list[Block]:
@@ -203,7 +203,7 @@ class BlockWriter:
             row = self.first_row + mine
             own = None if cluster is None else cluster[row]
             place = (mix(self.seed, row) >> np.uint64(32)).astype(np.uint32)
-            rest = (label[mine], weight[mine], rule.of(row, own), row, place, self.n_all, own)
+            rest = (label[mine], weight[mine], plan.of(row, own), row, place, self.n_all, own)
             found.append(Block(codes, *rest, scratch=self.scratch))
         return found
 
@@ -212,11 +212,11 @@ def make_blocks(
     codes: list[FieldCodes],
     label: NDArray[np.uint8],
     weight: NDArray[np.float32],
-    rule: FoldRule,
+    plan: FoldPlan,
     seed: int,
     n_blocks: int,
 ) -> list[Block]:
     """Spread rows that are all here over blocks, shuffled."""
     writer = BlockWriter([None if one.starts is not None else one.codes.dtype for one in codes], len(label), seed)
     writer.add(0, dict(enumerate(codes)))
-    return writer.blocks(n_blocks, range(len(codes)), label, weight, rule)
+    return writer.blocks(n_blocks, range(len(codes)), label, weight, plan)

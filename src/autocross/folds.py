@@ -24,7 +24,7 @@ MONDAY = 4 * 86_400_000_000  # weeks begin on Monday; 1970 began on a Thursday
 
 
 @dataclass(frozen=True)
-class FoldRule:
+class FoldPlan:
     """The fold of any row, wherever it is kept: by a hash of its number, by its group or period (its ``cluster``), or as listed.
 
     With ``holdout`` the first fold alone judges.
@@ -52,7 +52,7 @@ class Folds:
     """Who judges whom, and how that was decided. Where rows come in groups or periods, there are ``n_clusters`` of these, and
     ``cluster`` tells which one each row is in."""
 
-    rule: FoldRule
+    plan: FoldPlan
     n_rows: int
     kind: str
     why: str
@@ -61,12 +61,12 @@ class Folds:
 
     @property
     def n_models(self) -> int:
-        return self.rule.n_models
+        return self.plan.n_models
 
     @property
     def fold(self) -> NDArray[np.uint8]:
         """Those of all rows."""
-        return self.rule.of(np.arange(self.n_rows), self.cluster)
+        return self.plan.of(np.arange(self.n_rows), self.cluster)
 
 
 def use_holdout(evaluation: Evaluation, n_rows: int) -> bool:
@@ -120,7 +120,7 @@ def event_time(times: Mapping[str, TimeColumn], time: str | None, asked: bool) -
 
 def by_row(n_rows: int, seed: int, holdout: bool, why: str) -> Folds:
     """Every row on its own."""
-    return Folds(FoldRule(1 if holdout else N_FOLDS, holdout, seed), n_rows, "random", why)
+    return Folds(FoldPlan(1 if holdout else N_FOLDS, holdout, seed), n_rows, "random", why)
 
 
 def by_group(group: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
@@ -133,7 +133,7 @@ def by_group(group: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     for name in order.tolist():
         fold_of[name] = int(np.argmin(filled))
         filled[fold_of[name]] += sizes[name]
-    return Folds(FoldRule(1 if holdout else n_folds, holdout, by_cluster=fold_of), len(group), "group", why, index, len(names))
+    return Folds(FoldPlan(1 if holdout else n_folds, holdout, by_cluster=fold_of), len(group), "group", why, index, len(names))
 
 
 def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
@@ -145,8 +145,8 @@ def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     _, index, counts = np.unique(period, return_inverse=True, return_counts=True)
     later = np.cumsum(counts[::-1])[::-1]  # rows in this period or after it
     held = later <= max(len(micros) / N_FOLDS, later[-1])
-    rule = FoldRule(1, holdout=True, by_cluster=np.where(held, 0, 1).astype(np.uint8))
-    return Folds(rule, len(micros), "time", f"{why}; the last {name} are the holdout", index, len(counts))
+    plan = FoldPlan(1, holdout=True, by_cluster=np.where(held, 0, 1).astype(np.uint8))
+    return Folds(plan, len(micros), "time", f"{why}; the last {name} are the holdout", index, len(counts))
 
 
 def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:

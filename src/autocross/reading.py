@@ -23,7 +23,7 @@ from autocross.encoding.encoder import Encoder, stem_codes
 from autocross.engines import changes, in_lanes
 from autocross.errors import TableError
 from autocross.features import narrowest
-from autocross.folds import FoldRule
+from autocross.folds import FoldPlan
 from autocross.memory import COUNTS, Allowance, gib, give_back
 from autocross.scratch import Scratch
 from autocross.table.coerce import typed
@@ -327,11 +327,11 @@ def filled(reader: Reader) -> Filled:
 
 
 @changes("pass")
-def to_blocks(reader: Reader, n_blocks: int, stems: Sequence[int], rule: FoldRule, cluster: Ints | None) -> list[Block]:
+def to_blocks(reader: Reader, n_blocks: int, stems: Sequence[int], plan: FoldPlan, cluster: Ints | None) -> list[Block]:
     """The rows shuffled, in blocks, with the codes of these stems; ``cluster`` is that of all rows."""
     filling = reader.filling
     reader.numbered = {}
-    return filling.writer.blocks(n_blocks, stems, filling.label, filling.weight, rule, cluster, reader.each)
+    return filling.writer.blocks(n_blocks, stems, filling.label, filling.weight, plan, cluster, reader.each)
 
 
 # Weights are floats, but their sum must not depend on how rows are spread. What counts is how rows weigh against each other, so all

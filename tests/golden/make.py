@@ -65,11 +65,11 @@ def frame_of(rows: list[Row]) -> pl.DataFrame:
 
 def fitted(classifier: AutoCrossClassifier) -> AutoCrossClassifier:
     """Fitted to the rows, with few values before the hashed ones begin: a small file then has hashed codes as well."""
-    from autocross.encoding.rules import EncodingRules
+    from autocross.encoding.plan import EncodingPlan
 
-    small = partial(EncodingRules, cap=40)
+    small = partial(EncodingPlan, cap=40)
     with (
-        patch("autocross.fitting.encode.EncodingRules", lambda *args, **rules: small(*args, **{**rules, "n_buckets": 64})),
+        patch("autocross.fitting.encode.EncodingPlan", lambda *args, **rules: small(*args, **{**rules, "n_buckets": 64})),
         patch("autocross.search.loop.CAP", 50),
         patch("autocross.search.loop.hash_bits", lambda n_rows: 5),
     ):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.checks import Facts
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.plan import EncodingPlan
 from autocross.encoding.values import Value, without_value
 from autocross.features import FIRST, Field, FieldCodes
 from autocross.table.schema import ColumnSchema, Schema
@@ -65,7 +65,7 @@ class ColumnEncoder(ABC):
 
     @classmethod
     @abstractmethod
-    def fit(cls, schema: ColumnSchema, column: Any, rules: EncodingRules, n: NDArray[np.int64] | None = None) -> ColumnEncoder:
+    def fit(cls, schema: ColumnSchema, column: Any, plan: EncodingPlan, n: NDArray[np.int64] | None = None) -> ColumnEncoder:
         """Learn from a typed column; ``n`` says how many rows each entry of it stands for, by default one."""
 
     @property

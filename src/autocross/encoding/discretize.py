@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from autocross.checks import Facts, is_text, require
 from autocross.encoding.column import Arrays, ColumnEncoder, Stem, StoredArrays
-from autocross.encoding.rules import EncodingRules, tallied
+from autocross.encoding.plan import EncodingPlan, tallied
 from autocross.encoding.values import Interval
 from autocross.features import FIRST, MISSING, Field, FieldCodes, in_order, narrowest
 from autocross.table.columns import NumberColumn
@@ -49,23 +49,23 @@ class Bins(ColumnEncoder):
     coarse: Floats = field(default_factory=lambda: np.empty(0))
 
     @classmethod
-    def fit(cls, schema: ColumnSchema, column: NumberColumn, rules: EncodingRules, n: Ints | None = None) -> Bins:
+    def fit(cls, schema: ColumnSchema, column: NumberColumn, plan: EncodingPlan, n: Ints | None = None) -> Bins:
         """Every granularity that tells the values apart in its own way; ``n`` are the rows that each value stands for."""
         finite = np.isfinite(column.values)
         values, counts = tallied(column.values[finite], None if n is None else n[finite])
         found: dict[tuple[int, ...], str] = {}
-        for granularity in rules.granularities:
+        for granularity in plan.granularities:
             if len(values) <= granularity:
-                found.setdefault(thick(np.arange(1, len(values)), counts, rules.min_count), "values")
+                found.setdefault(thick(np.arange(1, len(values)), counts, plan.min_count), "values")
                 continue
-            if rules.widths:
-                found.setdefault(thick(width_places(values, granularity), counts, rules.min_count), f"{granularity} wide")
-            if rules.quantiles:
-                places = thick(quantile_places(counts, granularity), counts, rules.min_count)
+            if plan.widths:
+                found.setdefault(thick(width_places(values, granularity), counts, plan.min_count), f"{granularity} wide")
+            if plan.quantiles:
+                places = thick(quantile_places(counts, granularity), counts, plan.min_count)
                 found.setdefault(places, f"{granularity} even")
         if len(found) > 1:
             found.pop((), None)  # a single bin for everything tells nothing
-        few = thick(quantile_places(counts, COARSE), counts, rules.min_count) if rules.coarse and len(values) else ()
+        few = thick(quantile_places(counts, COARSE), counts, plan.min_count) if plan.coarse and len(values) else ()
         edges = tuple(midpoints(values, np.array(places, dtype=np.int64)) for places in (*found, few))
         return cls(schema, tuple(f"{schema.name} [{name}]" for name in found.values()), edges[:-1], edges[-1])
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from autocross.encoding import registry
 from autocross.encoding.column import ColumnEncoder, Stem
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.plan import EncodingPlan
 from autocross.encoding.values import Value
 from autocross.features import Field, FieldCodes, narrowest
 from autocross.table.columns import Column, Table
@@ -51,7 +51,7 @@ class Encoder:
         cls,
         schema: Schema,
         columns: Mapping[str, Column],
-        rules: EncodingRules,
+        plan: EncodingPlan,
         n: Mapping[str, NDArray[np.int64]] | None = None,
         each: Each[ColumnEncoder] = map,
     ) -> Encoder:
@@ -59,7 +59,7 @@ class Encoder:
 
         def fitted(column: ColumnSchema) -> ColumnEncoder:
             encoder = registry.OF_KIND[column.kind]
-            return encoder.fit(column, columns[column.name], rules, None if n is None else n[column.name])
+            return encoder.fit(column, columns[column.name], plan, None if n is None else n[column.name])
 
         return cls(schema, tuple(each(fitted, [column for column in schema if column.kind != "ignore"])))
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from autocross.checks import Facts, require
 from autocross.encoding.column import Arrays, ColumnEncoder, StoredArrays
-from autocross.encoding.rules import EncodingRules, tallied
+from autocross.encoding.plan import EncodingPlan, tallied
 from autocross.encoding.values import Part
 from autocross.features import FIRST, MISSING, RARE, TOGETHER, Field, FieldCodes, narrowest
 from autocross.table.columns import NO_TIME, TimeColumn
@@ -75,7 +75,7 @@ class Calendar(ColumnEncoder):
     seen: dict[str, tuple[int, ...]]
 
     @classmethod
-    def fit(cls, schema: ColumnSchema, column: TimeColumn, rules: EncodingRules, n: NDArray[np.int64] | None = None) -> Calendar:
+    def fit(cls, schema: ColumnSchema, column: TimeColumn, plan: EncodingPlan, n: NDArray[np.int64] | None = None) -> Calendar:
         """Keep the parts that take more than one value; ``n`` are the rows that each moment stands for."""
         known = np.flatnonzero(column.micros != NO_TIME)
         rows: dict[str, Counter[int]] = {}
@@ -85,7 +85,7 @@ class Calendar(ColumnEncoder):
                 distinct, counts = tallied(values, None if n is None else n[some])
                 rows.setdefault(part, Counter()).update(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
         seen = {
-            part: tuple(sorted(value for value in counted if counted[value] >= rules.min_count))
+            part: tuple(sorted(value for value in counted if counted[value] >= plan.min_count))
             for part, counted in rows.items()
             if len(counted) > 1
         }

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from autocross.checks import Facts, expect_room, require
 from autocross.encoding.column import Arrays, ColumnEncoder, StoredArrays
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.plan import EncodingPlan
 from autocross.encoding.values import Hash, Hashed, Text
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
 from autocross.table.columns import ListColumn, TextColumn
@@ -60,17 +60,17 @@ class Vocabulary(ColumnEncoder):
     width: int = 1
 
     @classmethod
-    def fit(cls, schema: ColumnSchema, column: TextColumn | ListColumn, rules: EncodingRules, n: Ints | None = None) -> Vocabulary:
+    def fit(cls, schema: ColumnSchema, column: TextColumn | ListColumn, plan: EncodingPlan, n: Ints | None = None) -> Vocabulary:
         """Give codes to the values seen often enough; ``n`` says how many rows each entry of the column stands for."""
         values, index = column.distinct
         counts = np.zeros(len(values) + 1, np.int64)
         np.add.at(counts, index, 1 if n is None else n)
         counts = counts[:-1]  # the last are missing
-        frequent = np.flatnonzero(counts >= rules.min_count)
+        frequent = np.flatnonzero(counts >= plan.min_count)
         # Equally frequent values come as they are met first, which is their order: their names decide nothing.
         frequent = frequent[np.argsort(-counts[frequent], kind="stable")]
-        kept = tuple(values[frequent[: rules.cap]].to_list())  # `gather` would plan a query first
-        vocabulary = cls(schema, kept, rules.n_buckets if len(frequent) > rules.cap else 0)
+        kept = tuple(values[frequent[: plan.cap]].to_list())  # `gather` would plan a query first
+        vocabulary = cls(schema, kept, plan.n_buckets if len(frequent) > plan.cap else 0)
         return vocabulary if isinstance(column, TextColumn) else vocabulary.widened(vocabulary.encode(column)[0].width)
 
     def widened(self, width: int) -> Self:

@@ -15,7 +15,7 @@ from autocross.fitting.encode import Encoded
 from autocross.fitting.finish import FINAL_SWEEPS, Finished
 from autocross.fitting.fit import LaterStage
 from autocross.fitting.run import Run
-from autocross.folds import FoldRule
+from autocross.folds import FoldPlan
 from autocross.hashing import mix
 from autocross.models import tuning, wide_deep
 from autocross.models.logistic import Regression
@@ -73,7 +73,7 @@ def rows_left_out(run: Run, encoded: Encoded) -> NDArray[np.bool_]:
 def weights_without(run: Run, encoded: Encoded, finished: Finished, left_out: NDArray[np.bool_]) -> Weights:
     """The regression of rows that are not left out: a network that begins with it has not seen what judges it."""
     producer = finished.producer
-    draw_folds(run.engine, FoldRule(1, holdout=True, listed=np.where(left_out, 0, 1).astype(np.uint8)))
+    draw_folds(run.engine, FoldPlan(1, holdout=True, listed=np.where(left_out, 0, 1).astype(np.uint8)))
     regression = Regression.begin(run.engine, encoded.rows.total_weight, 1, min_count=encoded.min_count)
     for term, field in zip(producer.terms, producer.fields, strict=True):
         regression.add(term, field, finished.penalties[term])

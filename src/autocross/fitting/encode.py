@@ -11,10 +11,10 @@ import polars as pl
 
 from autocross import folds as splits
 from autocross import reading
-from autocross.encoding import rules as encoding_rules
+from autocross.encoding import plan as encoding_plan
 from autocross.encoding.column import ColumnEncoder
 from autocross.encoding.encoder import Encoder
-from autocross.encoding.rules import EncodingRules
+from autocross.encoding.plan import EncodingPlan
 from autocross.errors import EngineError, OptionError, TableError
 from autocross.features import CAP, FIRST, hash_bits
 from autocross.fitting.read import READING, Contents, go_through
@@ -67,10 +67,10 @@ def encode(run: Run, source: Source, contents: Contents) -> Encoded:
     """Decide how values are coded, and put the codes of all rows into blocks."""
     check_named_columns(run, source)
     schema = decide_schema(run, contents, source.names)
-    rules = decide_encoding(run, contents.n_rows, schema)
-    encoder = fit_encoder(run, schema, contents, rules)
+    plan = decide_encoding(run, contents.n_rows, schema)
+    encoder = fit_encoder(run, schema, contents, plan)
     check_memory(run, encoder, contents)
-    encoded = fill(run, source, contents, encoder, rules.min_count)
+    encoded = fill(run, source, contents, encoder, plan.min_count)
     run.reporter.count_workers(run.engine, READING)
     return encoded
 
@@ -107,32 +107,32 @@ def decide_schema(run: Run, contents: Contents, names: Collection[str]) -> Schem
     return (*schema, *(ColumnSchema(name, "ignore", "text", UNREAD) for name in unread))
 
 
-def decide_encoding(run: Run, n_rows: int, schema: Schema) -> EncodingRules:
+def decide_encoding(run: Run, n_rows: int, schema: Schema) -> EncodingPlan:
     """Rare values and granularities, by the user's word or by rule."""
     options = run.options
     n_numerical = sum(column.kind == "numerical" for column in schema)
-    min_count = options.min_count or encoding_rules.min_count(n_rows)
+    min_count = options.min_count or encoding_plan.min_count(n_rows)
     run.rule("min_count", min_count, "given" if options.min_count else f"rule for {n_rows:,} rows")
     if options.granularities is not None and len(options.granularities):
         granularities, why = tuple(sorted({int(number) for number in options.granularities})), "given"
     else:
-        granularities = encoding_rules.granularities(n_rows, n_numerical, memory_limit(options.memory_limit))
+        granularities = encoding_plan.granularities(n_rows, n_numerical, memory_limit(options.memory_limit))
         why = f"rule for {n_rows:,} rows and {n_numerical} numerical columns"
     run.rule("granularities", ", ".join(map(str, granularities)), why)
     bits = hash_bits(n_rows)
     run.rule("hash_bits", bits, f"rule for {n_rows:,} rows; for what exceeds {CAP:,} values")
     widths, quantiles = options.bins != "quantile", options.bins != "width"
     coarse = quantiles and why != "given"
-    return EncodingRules(min_count, granularities, widths, quantiles, n_buckets=1 << bits, coarse=coarse)
+    return EncodingPlan(min_count, granularities, widths, quantiles, n_buckets=1 << bits, coarse=coarse)
 
 
-def fit_encoder(run: Run, schema: Schema, contents: Contents, rules: EncodingRules) -> Encoder:
+def fit_encoder(run: Run, schema: Schema, contents: Contents, plan: EncodingPlan) -> Encoder:
     """Codes for what the columns hold."""
     kind = {column.name: column for column in schema}
 
     def with_codes(digest: Digest) -> Digest:
         digest = digest.loaded()
-        return digest.frequent(rules.min_count) if kind[digest.name].is_text else digest  # rare texts get no code
+        return digest.frequent(plan.min_count) if kind[digest.name].is_text else digest  # rare texts get no code
 
     used = [digest for digest in contents.digests if kind[digest.name].kind != "ignore"]
     columns: list[ColumnEncoder] = []
@@ -143,7 +143,7 @@ def fit_encoder(run: Run, schema: Schema, contents: Contents, rules: EncodingRul
         some = list(run.each(with_codes, used[first : first + step]))
         values = {digest.name: typed_column(digest.values, kind[digest.name], digest.first, differ=True) for digest in some}
         part = tuple(kind[digest.name] for digest in some)
-        columns += Encoder.fit(part, values, rules, {digest.name: digest.n for digest in some}, run.each).columns
+        columns += Encoder.fit(part, values, plan, {digest.name: digest.n for digest in some}, run.each).columns
         if run.allowed is not None:
             del some, values
             give_back()
@@ -209,11 +209,11 @@ def fill(run: Run, source: Source, contents: Contents, encoder: Encoder, min_cou
     named_columns = pl.concat([share.named for share in filled], how="vertical_relaxed")
     folds, redraw = decide_folds(run, named_columns, times, n_rows)
     n_blocks = n_lots(max(contents.share_rows), engine.n_workers // engine.n_shares)
-    engine.exchange(reading.to_blocks, n_blocks, stems, folds.rule, folds.cluster)
+    engine.exchange(reading.to_blocks, n_blocks, stems, folds.plan, folds.cluster)
     folds = replace(folds, cluster=None)  # the blocks have it
     if run.allowed is not None:
         encoder.rest()
-        if folds.rule.holdout:  # which stays the same: nothing has to be drawn from the rows any more
+        if folds.plan.holdout:  # which stays the same: nothing has to be drawn from the rows any more
             holdout = folds
 
             def redraw(seed: int) -> Folds:

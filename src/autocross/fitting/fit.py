@@ -18,7 +18,7 @@ from autocross.fitting.read import read
 from autocross.fitting.run import Run, n_lots, started
 from autocross.fitting.search import search
 from autocross.fitting.tune import Best, lay_out
-from autocross.folds import FoldRule
+from autocross.folds import FoldPlan
 from autocross.interrupts import Interrupt
 from autocross.options import Options
 from autocross.producer.model import Model, Producer
@@ -90,7 +90,7 @@ def refit(model: Model, part: Part, target: str, options: Options, reporter: Rep
     start = {INTERCEPT: np.array([model.intercept]), **dict(zip(producer.terms, model.weights, strict=True))}
     with started(options, reporter, Interrupt(), 1.0, on_disk=False) as run:
         n_blocks = n_lots(rows.n_rows, run.engine.n_workers)
-        run.engine.place(make_blocks(codes, label, weight, FoldRule(1, holdout=True), run.seed, n_blocks))
+        run.engine.place(make_blocks(codes, label, weight, FoldPlan(1, holdout=True), run.seed, n_blocks))
         crosses = tuple(replace(cross, width=max(cross.width, *run.engine.each(put, cross))) for cross in producer.crosses)
         producer = Producer(producer.encoder.widened_to(codes), crosses)
         intercept, weights = final_weights(run, producer, rows, penalties, start)

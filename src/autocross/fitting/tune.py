@@ -69,7 +69,7 @@ def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
     run.history.append({"seconds": run.reporter.seconds, "crosses": 0, "score": score})
     run.reporter.count_workers(run.engine, "tuning penalties")
     if look_for_leaks(run, encoded, regression, score):
-        draw_folds(run.engine, encoded.folds.rule)
+        draw_folds(run.engine, encoded.folds.plan)
         regression = again(regression)
     return Tuned(layout, regression, score)
 
@@ -161,7 +161,7 @@ def look_for_leaks(run: Run, encoded: Encoded, regression: Regression, score: fl
     if folds.kind == "random" or run.options.metric != "auc":
         return False
     random = splits.by_row(rows.n_rows, run.seed, folds.n_models == 1, "")
-    draw_folds(run.engine, random.rule)
+    draw_folds(run.engine, random.plan)
     gap = run.score(again(regression)) - score
     if gap > max(LEAK, 2 * (score * (1 - score) / rows.n_rarer) ** 0.5):  # two standard errors of the AUC, roughly
         run.reporter.warn(

@@ -148,7 +148,7 @@ class Search:
     def draw_folds(self, round: int, n_models: int) -> None:
         """The folds of a round; the rows of a single holdout stay the same."""
         if n_models > 1:
-            draw_folds(self.engine, self.fresh(round).rule)
+            draw_folds(self.engine, self.fresh(round).plan)
 
     def children(self, state: State) -> list[fieldwise.Candidate]:
         """The crosses that may come next."""

@@ -58,16 +58,16 @@ def label_texts(values: Iterable[Any], target: str) -> list[str | None]:
 class Classes:
     """The negative and the positive label, as they came."""
 
-    smaller: Any
-    larger: Any
+    negative: Any
+    positive: Any
 
     @property
     def words(self) -> tuple[Any, Any]:
-        return label_of(self.smaller), label_of(self.larger)
+        return label_of(self.negative), label_of(self.positive)
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.uint8]:
         """1 where the label is the positive one."""
-        return np.asarray(values == self.larger).astype(np.uint8)
+        return np.asarray(values == self.positive).astype(np.uint8)
 
 
 class LabelValues:
@@ -117,7 +117,7 @@ class LabelValues:
                 "Only binary classification is supported. The type of the target is multiclass. "
                 f"Target {name!r} holds {len(distinct)} values ({some}, ...). Make it a yes/no column."
             )
-        larger = distinct[1]
+        chosen = distinct[1]
         if positive is not None:
             matching = []
             with suppress(ValueError):  # what cannot be a label is none of these
@@ -128,8 +128,8 @@ class LabelValues:
                     f"Option positive={shown(positive)} is no label of {name!r}, "
                     f"which holds {label_of(distinct[0])!r} and {label_of(distinct[1])!r}."
                 )
-            larger = matching[0]
-        return Classes(distinct[0] if larger == distinct[1] else distinct[1], larger)
+            chosen = matching[0]
+        return Classes(distinct[0] if chosen == distinct[1] else distinct[1], chosen)
 
 
 def one_of_each(values: NDArray[Any]) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from autocross.features import CAP, FEWEST_BITS
 
 
 @dataclass(frozen=True)
-class EncodingRules:
+class EncodingPlan:
     """What the encoder needs to know beside the columns."""
 
     min_count: int

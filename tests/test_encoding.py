@@ -13,7 +13,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autocross.encoding import rules
+from autocross.encoding import plan
 from autocross.encoding.discretize import Bins, midpoints, quantile_places, thick, width_places
 from autocross.encoding.encoder import Encoder, stem_codes
 from autocross.encoding.plan import EncodingPlan
@@ -264,11 +264,11 @@ def test_codes_by_the_numbers_of_values_are_those_of_the_rows() -> None:
 
 
 def test_granularities_by_rule() -> None:
-    assert rules.granularities(100, 5, 8 << 30) == (10,)
-    assert rules.granularities(1_000_000, 50, 8 << 30) == (10, 100, 1000)
-    assert rules.granularities(100_000_000, 50, 8 << 30) == (10,)
-    assert rules.min_count(10_000) == 2
-    assert rules.min_count(10_000_000) > 2
+    assert plan.granularities(100, 5, 8 << 30) == (10,)
+    assert plan.granularities(1_000_000, 50, 8 << 30) == (10, 100, 1000)
+    assert plan.granularities(100_000_000, 50, 8 << 30) == (10,)
+    assert plan.min_count(10_000) == 2
+    assert plan.min_count(10_000_000) > 2
 
 
 @given(st.lists(st.lists(st.integers(0, 5), max_size=4), max_size=10), st.data())

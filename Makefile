@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test golden check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers paper paper-quick torture clean
+.PHONY: help demo quick test golden check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers paper paper-quick torture clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -16,7 +16,10 @@ help:
 demo: .venv/ready ## fit, compare, explain and save on 336,776 real flights
 	$(BIN)/autocross demo
 
-test: .venv/ready ## the test suite
+quick: .venv/ready ## the part of the test suite that one runs while working, under a minute
+	$(BIN)/python -m pytest -q -o addopts= -m "not slow" tests
+
+test: .venv/ready ## the whole test suite
 	$(BIN)/python -m pytest
 
 golden: .venv/ready ## default fits on real tables, compared with those kept in tests/golden, on every engine; some 6 minutes

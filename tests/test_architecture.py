@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,7 @@ HOMES = {
 }
 
 
+@cache
 def imports() -> list[tuple[str, str, Path]]:
     """Every import in the package: the room it stands in, the module it names, and the file."""
     found = []
@@ -121,6 +123,7 @@ def test_what_a_kernel_takes_from_another_file_is_found() -> None:
     assert foreign_names("from . import logistic") == {"None.logistic"}
 
 
+@pytest.mark.slow
 def test_kernels_are_made_in_their_room_only() -> None:
     makers = {"autocross.kernels.kernel", "autocross.kernels.part", "numba.njit", "numba.jit", "numba.extending.intrinsic"}
     for path in sorted(SOURCE.rglob("*.py")):

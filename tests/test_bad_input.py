@@ -286,6 +286,7 @@ def test_nothing_but_empty_lists() -> None:
     assert model.predict(frame).tolist() == [0, 1] * 30
 
 
+@pytest.mark.slow
 def test_ten_thousand_columns() -> None:
     rng = np.random.default_rng(0)
     wide = {f"c{at}": rng.integers(0, 3, 60).astype(str) if at % 2 else rng.random(60) for at in range(10_000)}
@@ -295,6 +296,7 @@ def test_ten_thousand_columns() -> None:
     assert len(typed(frame.select(reversed(frame.columns)), schema).columns) == 10_000
 
 
+@pytest.mark.slow
 def test_a_thousand_columns_and_one_that_matters(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     label = rng.integers(0, 2, 80)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 sys.path.append(str(Path(__file__).parents[1] / "paper"))
 import criteo_like
@@ -12,6 +14,7 @@ import peers
 import scale
 
 
+@pytest.mark.slow
 def test_a_fit_and_what_it_took(tmp_path: Path) -> None:
     criteo_like.write(tmp_path, 4000)
     found = scale.fit(tmp_path, {"max_crosses": 0})
@@ -26,6 +29,7 @@ def test_a_fit_and_what_it_took(tmp_path: Path) -> None:
     assert len(line) == len(scale.HEAD)
 
 
+@pytest.mark.slow
 def test_reading_beside_polars(tmp_path: Path) -> None:
     criteo_like.write(tmp_path, 2000)
     ours, theirs = scale.reading(tmp_path / "part-00000.parquet")

@@ -53,6 +53,7 @@ def test_saving_again_writes_the_same_bytes(saved_model: Path, tmp_path: Path) -
     assert again.read_bytes() == saved_model.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{"engine": "threads", "n_jobs": 1}, {"engine": "threads", "n_jobs": 3}, {"memory_limit": 2.0}, {"time_limit": 1e6}, {}],
@@ -66,6 +67,7 @@ def test_equal_fits_write_equal_bytes(options: dict[str, Any], people: pl.DataFr
     assert (tmp_path / "again.acx").read_bytes() == saved_model.read_bytes()
 
 
+@pytest.mark.slow
 def test_equal_fits_of_other_processes_write_equal_bytes(people: pl.DataFrame, tmp_path: Path) -> None:
     """Neither the seed of Python's hashes nor the way in shows."""
     rows = tmp_path / "people.parquet"
@@ -203,6 +205,7 @@ def test_a_model_that_could_not_be_read_again_is_not_written(
     assert path.read_bytes() == b"the former file"
 
 
+@pytest.mark.slow
 def test_a_model_of_a_hundred_thousand_columns_is_saved_and_read_again(tmp_path: Path) -> None:
     schema = tuple(ColumnSchema(f"x{at}", "numerical", "number", "numbers with 200 different values") for at in range(100_000))
     columns = [Bins(one, (f"{one.name} [10 even]",), (np.array([float(at), at + 1.0]),)) for at, one in enumerate(schema)]

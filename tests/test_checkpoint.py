@@ -30,6 +30,8 @@ from autocross.producer.model import Model
 from autocross.table.ingest import source_of
 from conftest import SmallDisk, Steer, as_nobody
 
+pytestmark = pytest.mark.slow
+
 N = 6_000
 
 

@@ -39,7 +39,7 @@ with warnings.catch_warnings():
 
 from autocross.engines import cluster as engines
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
 REAL = engines.RayEngine
 FAST = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 500, "health_check_failure_threshold": 3}

@@ -42,6 +42,7 @@ def n_expected(column: like.Category, rows: int) -> float:
     return float(width @ -np.expm1(-rows * (1 - column.missing) * share))
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_rows_and_another_does_not(frame: pl.DataFrame) -> None:
     assert like.part(0, 1000).equals(like.part(0, 1000))
     assert not like.part(1, 1000).equals(like.part(0, 1000))

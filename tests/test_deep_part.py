@@ -67,6 +67,7 @@ def together(rows: list[Row]) -> list[FieldCodes]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(networks())
 def test_one_row_and_many_agree_to_the_bit(case: tuple[DeepPart, list[Row]]) -> None:

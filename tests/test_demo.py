@@ -24,6 +24,7 @@ def test_where_the_package_is_tested_the_flights_are_installed() -> None:
     assert any("demo" in re.findall(r"\w+", one) for one in extras["dev"] if one.startswith("autocross["))
 
 
+@pytest.mark.slow
 @with_flights
 def test_the_flights_are_those_that_the_demo_speaks_of() -> None:
     flights = demo.flights()
@@ -34,6 +35,7 @@ def test_the_flights_are_those_that_the_demo_speaks_of() -> None:
     assert 0.8 < flights["manufacturer"].count() / flights.height < 0.9  # and most planes
 
 
+@pytest.mark.slow
 @with_flights
 def test_the_whole_story(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some = demo.flights().gather_every(ONE_IN)

@@ -53,6 +53,7 @@ def fitted(data: Any, **options: Any) -> AutoCrossClassifier:
 # What is found by rule.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
 @pytest.mark.parametrize("decimal", [".", ","])
 @pytest.mark.parametrize("name", ["rows.csv", "rows.csv.gz"])

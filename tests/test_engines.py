@@ -72,6 +72,7 @@ def test_engines_are_made_by_name() -> None:
         assert engine.n_workers == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluation", ["kfold", "holdout"])
 def test_every_engine_finds_the_same_model_to_the_bit(
     people: pl.DataFrame, evaluation: str, monkeypatch: pytest.MonkeyPatch

@@ -112,6 +112,7 @@ CHANGES: dict[str, tuple[Callable[[pl.DataFrame], pl.DataFrame], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.filterwarnings("ignore::autocross.errors.TableWarning")
 def test_other_rows_are_refused(name: str, left: Path) -> None:
@@ -221,6 +222,7 @@ def test_every_code_of_a_row_counts_and_its_place(one: list[list[int]], other: l
     assert total(spread(1, one))[-1] != total(spread(1, other))[-1]
 
 
+@pytest.mark.slow
 def test_no_exchange_of_two_rows_goes_unseen() -> None:
     """All pairs of rows, in each part that is one number a row."""
     n, rows = 60, [[] for _ in range(60)]

@@ -244,6 +244,7 @@ FORGED: dict[str, tuple[Forge, str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_checkpoint(name: str, scene: Scene, tmp_path: Path) -> None:
     forge, message = FORGED[name]
@@ -479,6 +480,7 @@ def fuzzed_stale(scene: Scene, folder: Path, n: int, seed: int) -> Counter[str]:
     return outcomes
 
 
+@pytest.mark.slow
 def test_random_damage_is_refused_or_changes_nothing(scene: Scene, tmp_path: Path) -> None:
     for fuzzed in (fuzzed_bytes, fuzzed_stale):
         outcomes = fuzzed(scene, tmp_path, 150, 0)
@@ -486,6 +488,7 @@ def test_random_damage_is_refused_or_changes_nothing(scene: Scene, tmp_path: Pat
         assert outcomes["refused"] > 100
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_random_forgeries_are_refused_or_can_be_gone_on_with(scene: Scene, tmp_path: Path) -> None:
     def go_on() -> None:

@@ -270,6 +270,7 @@ def hidden(model: Model) -> Model:
     return replace(model, producer=Producer(model.producer.encoder.private(), model.producer.crosses))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["wide", "deep", "private"])
 def test_a_forged_model_is_refused_or_agrees_with_itself(
     kind: str, classifier: AutoCrossClassifier, people: pl.DataFrame, tmp_path: Path

@@ -11,6 +11,8 @@ import pytest
 
 from autocross import AutoCrossClassifier
 
+pytestmark = pytest.mark.slow
+
 # What a child does, and how the parent asks for it: in a file, since spawned children import it.
 WORK = """
 import multiprocessing, os, select, signal, sys, warnings

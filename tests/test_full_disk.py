@@ -17,6 +17,8 @@ from autocross.errors import FileError
 from autocross.table.files import write as write_table
 from conftest import SmallDisk
 
+pytestmark = pytest.mark.slow
+
 # A mount that only the process under test sees, and that goes with it.
 ALONE = ["unshare", "--mount", "--map-root-user"]
 

@@ -6,6 +6,8 @@ import pytest
 
 from golden import models
 
+pytestmark = pytest.mark.slow
+
 needs_tables = pytest.mark.skipif(not models.datasets.FOLDER.is_dir(), reason="needs the benchmark tables")
 
 

@@ -22,6 +22,8 @@ from autocross.errors import BundleError, FileError
 from autocross.producer import container
 from forgery import Arrays, Manifest, forge, parts
 
+pytestmark = pytest.mark.slow
+
 Layout = dict[str, tuple[str, tuple[int, ...]]]
 
 SIZES = {"U8": 1, "U32": 4, "F32": 4, "I64": 8, "F64": 8}

@@ -245,6 +245,7 @@ print(type(gathering.gather).__name__, *sums.ravel(), *losses.ravel())
 """
 
 
+@pytest.mark.slow
 def test_kernels_run_as_plain_python_to_the_same_bits() -> None:
     """As they do where coverage is measured: an instruction written for the compiler needs a twin."""
     told = []

@@ -28,6 +28,7 @@ from autocross.table.source import InMemory, Part
 from conftest import Steer
 
 MOST_CALLS = 100_000  # far more than any fit here makes
+pytestmark = pytest.mark.slow
 
 
 class Forgetful(SerialEngine):

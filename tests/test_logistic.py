@@ -81,6 +81,7 @@ def sklearn_probability(one_hot: list[csr_matrix], label: np.ndarray, weight: np
     return model.fit(matrix, label, weight).predict_proba(matrix)[:, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [Penalty(0, 1), Penalty(0, 30), Penalty(2, 0), Penalty(1, 0.5)], ids=str)
 @pytest.mark.parametrize("ragged", [False, True], ids=["single", "multivalue"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
@@ -117,6 +118,7 @@ def test_a_row_without_a_value_keeps_a_field_from_being_centred() -> None:
     assert (regression.terms[(0,)].weight == 0.7).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [Penalty(0, 3), Penalty(3, 0), Penalty(2, 2)], ids=str)
 def test_equals_scikit_learns_optimum_on_real_rows(penalty: Penalty, benchmark_data: Callable[[str], pl.DataFrame]) -> None:
     frame = benchmark_data("adult_train").head(2000)

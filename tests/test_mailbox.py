@@ -30,6 +30,7 @@ def echo(calls: str, replies: str) -> None:
         told.send(bytes(data) * 2)
 
 
+@pytest.mark.slow
 def test_messages_go_to_another_process_and_back() -> None:
     calls, replies = Box.new(), Box.new()
     other = get_context("spawn").Process(target=echo, args=(calls.path, replies.path))

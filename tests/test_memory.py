@@ -17,6 +17,8 @@ from autocross import AutoCrossClassifier
 from autocross.errors import TableError
 from autocross.table import ingest
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 0.25  # GiB
 SLACK = 1.2
 

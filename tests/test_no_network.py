@@ -16,6 +16,8 @@ import pytest
 from autocross import AutoCrossClassifier, load
 from autocross.cli import run
 
+pytestmark = pytest.mark.slow
+
 
 class Guard(socket.socket):
     """A socket that may only be of this machine's file system."""

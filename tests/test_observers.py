@@ -140,6 +140,7 @@ def test_the_time_that_is_left_is_told_with_the_candidates() -> None:
     assert line(event, "auc", 1.0) == "  round 1, rung 1 of 1, 10 candidates on 500 rows, 0 s left: a x b +1"
 
 
+@pytest.mark.slow
 def test_on_a_terminal_a_live_display_shows_phase_and_score(people: pl.DataFrame, tmp_path: Path) -> None:
     """A real terminal: a pseudo-terminal as stderr of a real process."""
     data = tmp_path / "people.parquet"
@@ -240,6 +241,7 @@ def test_a_bad_path_of_the_journal_is_an_error_before_the_rows_are_read(path: st
         AutoCrossClassifier(quiet=True, journal=path).fit("no such rows.parquet", "bought")
 
 
+@pytest.mark.slow
 def test_stderr_that_is_closed_or_absent(
     people: pl.DataFrame, classifier: AutoCrossClassifier, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -325,6 +327,7 @@ def command(people: pl.DataFrame, folder: Path) -> list[str]:
     return [sys.executable, "-m", "autocross.cli", *arguments]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stderr", ["full", "closed", "broken pipe"])
 def test_a_command_whose_stderr_is_gone(stderr: str, people: pl.DataFrame, saved_model: Path, tmp_path: Path) -> None:
     words = command(people, tmp_path)
@@ -343,6 +346,7 @@ def test_a_command_whose_stderr_is_gone(stderr: str, people: pl.DataFrame, saved
     assert (tmp_path / "m.acx").read_bytes() == saved_model.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_terminal_that_goes_away(people: pl.DataFrame, saved_model: Path, tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

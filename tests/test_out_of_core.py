@@ -24,6 +24,8 @@ from autocross.table import batches, files, ingest, lines
 from autocross.table import digest as digests
 from autocross.table.digest import Digests, digest, merged
 
+pytestmark = pytest.mark.slow
+
 N = 4000
 
 

@@ -17,6 +17,8 @@ import methods
 import report
 import run
 
+pytestmark = pytest.mark.slow
+
 
 def alike(n: int = 600) -> pl.DataFrame:
     """A label that two columns tell together and neither alone, and a third column of noise."""

@@ -194,6 +194,7 @@ WRITERS: dict[str, Callable[[pl.DataFrame, Path], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", WRITERS)
 def test_sound_files_pass(writer: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
@@ -202,6 +203,7 @@ def test_sound_files_pass(writer: str, tmp_path: Path) -> None:
         assert files.read(path).to_dicts() == frame.select(files.column_names(path)).to_dicts()
 
 
+@pytest.mark.slow
 def test_lengths_within_a_page_that_would_end_the_process(tmp_path: Path) -> None:
     """Headers do not tell: another process must try."""
     path = tmp_path / "rows.parquet"
@@ -249,6 +251,7 @@ def flipped(content: bytes, rng: random.Random) -> bytes:
     return bytes(damaged)
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_ends_the_process(tmp_path: Path) -> None:
     rng = random.Random(1)
     folder = tmp_path / "damaged"

@@ -15,7 +15,8 @@ import pytest
 from autocross import AutoCrossClassifier, load
 
 PROGRAM = [sys.executable, "-m", "autocross.cli"]
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and file descriptors as POSIX has them")
+posix = pytest.mark.skipif(os.name != "posix", reason="signals and file descriptors as POSIX has them")
+pytestmark = [posix, pytest.mark.slow]
 
 
 def table(n: int = 120) -> pl.DataFrame:

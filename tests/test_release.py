@@ -93,6 +93,7 @@ def test_the_changelog_begins_with_this_version() -> None:
 # What a type checker learns from it.
 
 
+@pytest.mark.slow
 def test_types_of_the_installed_package(built: dict[str, Path], tmp_path: Path) -> None:
     """In an environment of its own, with NumPy beside it, so that mypy believes its types for its py.typed and nothing else."""
     venv.create(tmp_path / "venv")
@@ -127,6 +128,7 @@ def test_loading_and_scoring_run_no_code_and_reach_no_network(saved_model: Path)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_fit_reaches_no_network(tmp_path: Path) -> None:
     rows = 'pl.DataFrame({"job": ["cook", "nurse"] * 40, "age": [*range(20, 60)] * 2, "bought": [0, 1] * 40})'
     path = str(tmp_path / "model.acx")

@@ -34,6 +34,7 @@ def test_what_is_kept_is_what_was_written_however_rooms_come_and_go(arrays: list
                 np.testing.assert_array_equal(stored.read(), written)
 
 
+@pytest.mark.slow
 def test_a_room_is_used_again_once_nobody_looks_at_it() -> None:
     with Scratch() as scratch:
         first = scratch.keep(np.arange(PAGE, dtype=np.uint8))

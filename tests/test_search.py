@@ -202,16 +202,19 @@ def test_planted_crosses_are_found(seed: int) -> None:
     assert {"c2", "c3", "c4"} in crosses
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"evaluation": "holdout"}, {"halving": "paper"}], ids=str)
 def test_planted_crosses_are_found_in_other_modes(options: dict[str, object]) -> None:
     there = [{"c0", "c1"} in found(planted(seed), **options) for seed in range(8)]
     assert sum(there) >= 7  # the paper's first rung has 60 rows: by chance a candidate may end there
 
 
+@pytest.mark.slow
 def test_shuffled_labels_give_no_cross_on_95_of_100_seeds() -> None:
     assert sum(found(planted(seed, shuffled=True)) != [] for seed in range(100)) <= 5
 
 
+@pytest.mark.slow
 def test_a_noise_column_is_in_no_cross_on_19_of_20_seeds() -> None:
     crosses = [found(planted(seed)) for seed in range(20)]
     for noise in ("c5", "c6", "c7", "c8", "c9"):
@@ -222,6 +225,7 @@ def fitted(frame: pl.DataFrame, **options: object) -> AutoCrossClassifier:
     return AutoCrossClassifier(quiet=True, engine="serial", **options).fit(frame, "y")
 
 
+@pytest.mark.slow
 def test_renaming_categories_changes_nothing() -> None:
     frame = planted(4).with_columns(n=pl.Series(np.random.default_rng(0).normal(size=8000)))
     other = frame.with_columns(pl.col(f"c{at}").map_elements(lambda text: f"{hash_like(text)}", pl.String) for at in range(10))
@@ -243,6 +247,7 @@ def test_permuting_columns_changes_nothing() -> None:
     np.testing.assert_array_equal(one.predict_proba(frame), two.predict_proba(other))
 
 
+@pytest.mark.slow
 def test_a_wider_beam_follows_several_sets_and_finds_the_truth_too() -> None:
     crosses = found(planted(0), beam_width=2)
     assert {"c0", "c1"} in crosses
@@ -250,6 +255,7 @@ def test_a_wider_beam_follows_several_sets_and_finds_the_truth_too() -> None:
     assert found(planted(0), beam_width=3, max_crosses=1) == found(planted(0), max_crosses=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluation", ["kfold", "holdout"])
 @pytest.mark.parametrize("metric", ["auc", "log_loss", "accuracy"])
 def test_the_metric_does_not_fall_from_cross_to_cross(metric: str, evaluation: str) -> None:
@@ -268,6 +274,7 @@ def test_limits_are_kept() -> None:
     assert found(planted(0), time_limit=0) == []
 
 
+@pytest.mark.slow
 def test_every_engine_finds_the_same_crosses_and_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autocross.fitting.run.BLOCK_ROWS", 1000)  # several blocks even here
     frame = planted(1)

@@ -71,6 +71,7 @@ def cannot_hold(estimator: Any) -> dict[str, str]:
     return CANNOT_HOLD[type(estimator)]
 
 
+@pytest.mark.slow
 @parametrize_with_checks([make_cross(), make_classifier()], expected_failed_checks=cannot_hold)
 @pytest.mark.filterwarnings("ignore::autocross.errors.TableWarning")
 def test_scikit_learns_check(estimator: Any, check: Callable[[Any], None]) -> None:
@@ -330,6 +331,7 @@ def test_probabilities_and_decisions_agree(classifier: AutoCrossClassifier, X: p
     np.testing.assert_array_equal(label, classifier.classes_[chance.argmax(axis=1)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", [("no", "yes"), (False, True), (0, 1), (-1, 1), (7, 3), (0.0, 1.0)], ids=str)
 @pytest.mark.parametrize("given", [list, np.array, pl.Series, pd.Series])
 def test_labels_of_any_type(pair: tuple[Any, Any], given: Any, classifier: Any, X: pl.DataFrame, y: NDArray[Any]) -> None:

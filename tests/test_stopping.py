@@ -18,6 +18,8 @@ from autocross.models import logistic
 from autocross.models.metrics import auc
 from autocross.search import stopping
 
+pytestmark = pytest.mark.slow
+
 N_ROWS = 30_000
 
 

@@ -597,6 +597,7 @@ VALUES: dict[str, list[Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in VALUES.items() for value in values])
 def test_any_value_scores_alone_as_in_a_table(name: str, value: Any, rows: pl.DataFrame, scorer: Scorer) -> None:
     row = rows.row(1, named=True) | {name: value}

@@ -19,6 +19,8 @@ from autocross.search.loop import Search, State
 from autocross.search.policy import AUTO, EVERY_PAIR, PAIRS, SPARSE, Group
 from autocross.search.together import broaden, drop_faintest, weak_crosses
 
+pytestmark = pytest.mark.slow
+
 N = 12_000
 
 

@@ -188,6 +188,7 @@ def assert_rows_score_as_their_table(scorer: Scorer, table: Any, rows: Rows) -> 
 # Numbers as text.
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(spelled_numbers())
 @example("\u0663")
@@ -236,6 +237,7 @@ def test_blanks_are_those_of_polars() -> None:
 # Times as text.
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(spelled_moments())
 @example("0000-01-01")
@@ -313,6 +315,7 @@ def test_a_column_without_any_value_is_missing_whatever_its_type(name: str, dtyp
     assert scorer.score(frame).tolist() == [scorer.score_one({})] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nothing", [float("nan"), np.float32("nan"), Decimal("NaN"), pd.NaT, pd.NA, np.datetime64("NaT"), "NA"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_column_of_nothing_but_one_sign_for_missing(name: str, nothing: Any, scorer: Scorer) -> None:
@@ -394,6 +397,7 @@ def test_an_integer_is_rounded_before_it_is_compared(scorer: Scorer) -> None:
     assert scorer.score(frame).tolist() == [scorer.score_one({"number": 2**53 + 3})] == [scorer.score_one({"number": 2.0**53 + 4})]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_every_value_alone_as_in_a_table_of_objects(name: str, scorer: Scorer) -> None:
     for value in (
@@ -414,6 +418,7 @@ def test_every_value_alone_as_in_a_table_of_objects(name: str, scorer: Scorer) -
         assert_rows_score_as_their_table(scorer, *in_pandas_objects({name: [value]}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", OF_TYPES)
 @pytest.mark.parametrize("name", KINDS)
 def test_every_value_alone_as_in_a_table_of_its_type(name: str, library: str, scorer: Scorer) -> None:
@@ -445,6 +450,7 @@ def columns_of(min_size: int = 1) -> st.SearchStrategy[dict[str, list[Any]]]:
     return st.dictionaries(st.sampled_from(list(KINDS)), cells(), min_size=min_size, max_size=3).map(even)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(columns=columns_of(), library=st.sampled_from(list(OF_OBJECTS)))
 @example(columns={"tags": [np.float32("nan"), Decimal("NaN")]}, library="pandas objects")
@@ -462,6 +468,7 @@ def test_any_rows_score_alone_as_in_a_table_of_objects(columns: dict[str, list[A
     assert_rows_score_as_their_table(scorer, *OF_OBJECTS[library](columns))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(columns=columns_of(), library=st.sampled_from(list(OF_TYPES)))
 @example(columns={"word": [np.timedelta64(-1, "ns")]}, library="pyarrow")
@@ -480,6 +487,7 @@ def test_any_rows_score_alone_as_in_a_table_of_types(columns: dict[str, list[Any
 CSV_CELLS = ["7", "007", "7.0", "+7", " 7", "1e0", "1.5", str(2**53 + 1), "9" * 50, "True", "1.0", "0.0", "a", "NA", "", "inf"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["word", "flag", "digit", "day", "tags", "parts", "number"])
 @pytest.mark.parametrize("cells", [*([cell] for cell in CSV_CELLS), ["1.5", str(2**53 + 1)], ["1", "a"], ["007", "7.0"]], ids=shown)
 def test_rows_of_a_csv_file_score_alone_as_together(name: str, cells: list[str], scorer: Scorer, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def crosses_of(model: Model) -> list[tuple[str, ...]]:
     return [cross.fields for cross in model.about.crosses]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [-100, -20, 13, 27, 100])
 def test_weights_times_a_power_of_two_give_the_same_model_to_the_bit(power: int) -> None:
     frame, weight = crossed()
@@ -64,6 +65,7 @@ def test_weights_times_a_power_of_two_give_the_same_model_to_the_bit(power: int)
         np.testing.assert_array_equal(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1e-12, 0.3, 1e4, 3.7e8])
 def test_weights_times_any_factor_give_the_same_crosses(factor: float) -> None:
     frame, weight = crossed()
@@ -134,6 +136,7 @@ def multivalue(width: int, n_rows: int = 64) -> Regression:
     return regression
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1, 7, 8, 40, 1000])
 def test_many_rare_values_in_a_row_add_up_without_overflow(width: int) -> None:
     """All values are rare and share a weight: its curvature is a quarter of the rows' weight, once for every value."""

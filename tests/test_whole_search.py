@@ -221,6 +221,7 @@ def test_a_planted_pair(holdout: bool, n_blocks: int) -> None:
     assert same(planted(103, 300, 2.0, 0.0), holdout, n_blocks).accepted[0].cross == (0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
 def test_a_planted_pair_and_triple_by_several_crosses_a_round(holdout: bool, steer: Steer) -> None:
     steer(a_round=2)
@@ -230,6 +231,7 @@ def test_a_planted_pair_and_triple_by_several_crosses_a_round(holdout: bool, ste
     assert [one.round for one in search.accepted][:3] == [1, 1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
 def test_several_rungs_and_many_rounds_that_do_not_rank_everything(holdout: bool, steer: Steer) -> None:
     rungs = replace(policy.AUTO.rungs, fewest_rows=100, fewest_rarer=20, finalists=1)  # type: ignore[call-arg]
@@ -246,6 +248,7 @@ def test_a_cross_that_gains_may_cost_no_score(steer: Steer) -> None:
     assert any(one.gain > one.needed and not one.accepted for one in search.tries)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
 def test_shuffled_labels(holdout: bool) -> None:
     search = same(planted(0, 500, 2.0, 2.5, shuffled=True), holdout, 3)
@@ -257,6 +260,7 @@ def test_too_few_rows_of_the_rarer_label() -> None:
     assert not same(planted(0, 190, 3.0, 0.0), False, 3).rungs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
 def test_columns_in_order_and_several_rungs(holdout: bool, steer: Steer) -> None:
     steer(rungs=replace(policy.AUTO.rungs, fewest_rows=150, fewest_rarer=50, finalists=2))  # type: ignore[call-arg]
@@ -265,6 +269,7 @@ def test_columns_in_order_and_several_rungs(holdout: bool, steer: Steer) -> None
     assert {(0, 1), (2, 3)} <= smooth_ones(search)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
 def test_smooth_penalties_that_relax(holdout: bool, steer: Steer) -> None:
     steer(relax=1.0, a_round=1)
@@ -287,6 +292,7 @@ def test_the_papers_policy(holdout: bool) -> None:
     assert all(one.needed == 0.0 for one in search.tries)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
 def test_the_papers_policy_with_one_penalty_for_all(holdout: bool) -> None:
     search = same(ordered(20, 600, 2.5, 2.5), holdout, 3, halving="paper", penalty="shared")
@@ -297,6 +303,7 @@ def test_the_papers_policy_with_one_penalty_for_all(holdout: bool) -> None:
 # One penalty for all fields and crosses, l1 too.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
 def test_a_shared_penalty_with_l1(holdout: bool) -> None:
     search = same(ordered(20, 600, 2.5, 2.5), holdout, 3, penalty="shared")
@@ -315,6 +322,7 @@ def groups_of(search: SlowSearch) -> list[tuple[int, bool]]:
     return [(len(one.crosses), one.accepted) for one in search.tries if len(one.crosses) > 1]
 
 
+@pytest.mark.slow
 def test_weak_pairs_come_in_by_quarters_and_the_faintest_go_again() -> None:
     search = same(faint(1, 600, 0.3), False, 3)
     assert not search.accepted
@@ -323,12 +331,14 @@ def test_weak_pairs_come_in_by_quarters_and_the_faintest_go_again() -> None:
     assert len(search.joined) < 6
 
 
+@pytest.mark.slow
 def test_weak_pairs_beside_crosses_after_sparse_ones_were_refused() -> None:
     search = same(faint(1, 600, 0.5), False, 3)
     assert search.accepted
     assert [accepted for _, accepted in groups_of(search)] == [False, True]
 
 
+@pytest.mark.slow
 def test_sparse_crosses_of_two_and_three_columns_choose_their_penalties_anew(steer: Steer) -> None:
     steer(groups=(replace(policy.SPARSE, trial=replace(policy.SPARSE.trial, errors=0.1, lift=-0.01)),), a_round=1, tries=1)
     search = same(faint(1, 600, 0.5), False, 3)
@@ -337,6 +347,7 @@ def test_sparse_crosses_of_two_and_three_columns_choose_their_penalties_anew(ste
     assert len({one.penalty for one in search.joined}) > 1
 
 
+@pytest.mark.slow
 def test_every_pair_where_those_with_many_rows_do_not_do(steer: Steer) -> None:
     careful, careless = (replace(policy.TOGETHER, first_errors=errors) for errors in (99.0, 0.5))
     steer(groups=(replace(policy.PAIRS, trial=careful), replace(policy.EVERY_PAIR, trial=careless)), few_rows=13)
@@ -345,6 +356,7 @@ def test_every_pair_where_those_with_many_rows_do_not_do(steer: Steer) -> None:
     assert {one.penalty for one in search.joined} == {policy.EVERY_PAIR.penalty, replace(policy.EVERY_PAIR.penalty, smooth=0.0)}
 
 
+@pytest.mark.slow
 def test_groups_that_gain_nothing() -> None:
     search = same(faint(3, 600, 0.0), False, 3)
     assert groups_of(search)

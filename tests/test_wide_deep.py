@@ -31,6 +31,8 @@ from autocross.models.metrics import auc
 from autocross.options import DeepOptions, all_options
 from autocross.producer.deep import DeepPart
 
+pytestmark = pytest.mark.slow
+
 XDEEPFM = runpy.run_path(str(Path(__file__).parents[1] / "paper" / "xdeepfm.py"))
 
 make = partial(WideDeepClassifier, quiet=True, engine="serial", n_jobs=1, hidden=(64, 32), embedding=8)

@@ -14,6 +14,8 @@ from autocross.table.ingest import source_of
 from torture import run
 from torture.tools import by_parts, planted
 
+pytestmark = pytest.mark.slow
+
 QUICK = [name for name, part in run.PARTS.items() if part.quick]
 
 

@@ -24,6 +24,17 @@ from autocross.scratch import Scratch, Stored
 
 Cross = tuple[int, ...]  # sorted fields; one field is order 1, none is the intercept
 INTERCEPT: Cross = ()
+
+
+def stem_key(number: int) -> Cross:
+    """Where a block keeps the codes of a stem, until fields are laid out: at a place that no field or cross has.
+
+    >>> stem_key(0), stem_key(7)
+    ((-1,), (-8,))
+    """
+    return (-1 - number,)
+
+
 OF_ROWS = ("label", "weight", "fold", "row", "place", "cluster")
 
 
@@ -73,9 +84,9 @@ def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]]) -
     stems, block.codes = block.codes, {INTERCEPT: block.codes[INTERCEPT]}
     for at, (stem, table) in enumerate(kept):
         if table is None:
-            block.codes[(at,)] = stems[(stem,)]
+            block.codes[(at,)] = stems[stem_key(stem)]
         else:
-            block.keep((at,), FieldCodes(np.take(table, stems[(stem,)].read().codes, mode="clip")))
+            block.keep((at,), FieldCodes(np.take(table, stems[stem_key(stem)].read().codes, mode="clip")))
 
 
 @changes("rows", reads=("fold", "odds"))
@@ -199,7 +210,7 @@ class BlockWriter:
         found = []
         for part, mine in enumerate(rows):
             codes: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(mine), np.uint8))}
-            codes |= {(number,): parts[part] for number, parts in enumerate(coded)}
+            codes |= {stem_key(number): parts[part] for number, parts in enumerate(coded)}
             row = self.first_row + mine
             own = None if cluster is None else cluster[row]
             place = (mix(self.seed, row) >> np.uint64(32)).astype(np.uint32)
@@ -219,4 +230,7 @@ def make_blocks(
     """Spread rows that are all here over blocks, shuffled."""
     writer = BlockWriter([None if one.starts is not None else one.codes.dtype for one in codes], len(label), seed)
     writer.add(0, dict(enumerate(codes)))
-    return writer.blocks(n_blocks, range(len(codes)), label, weight, plan)
+    blocks = writer.blocks(n_blocks, range(len(codes)), label, weight, plan)
+    for block in blocks:
+        keep_fields(block, [(number, None) for number in range(len(codes))])
+    return blocks

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.blocks import INTERCEPT, Block
+from autocross.blocks import Block, stem_key
 from autocross.encoding.encoder import Encoder
 from autocross.engines import Engine
 from autocross.features import FieldCodes
@@ -41,7 +41,7 @@ def row_sums(block: Block) -> Ints:
     """For each part of the rows of a block the sum of their hashes: those of `OF_ROWS`, then those of the stems, in their order."""
     cluster = np.zeros(block.n_rows, np.int64) if block.cluster is None else block.cluster
     parts = [FieldCodes(part) for part in (block.label, block.weight.view(np.uint32), cluster, block.fold)]
-    parts += [coded for cross, coded in sorted(block.codes.items()) if cross != INTERCEPT]
+    parts += [block.codes[stem_key(number)] for number in range(len(block.codes) - 1)]  # all but the intercept
     sums = np.zeros(len(parts), np.uint64)
     for first in range(0, block.n_rows, SLICE):
         last = min(first + SLICE, block.n_rows)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autocross.blocks import stem_key
 from autocross.engines import Engine
 from autocross.features import Field, Penalty
 from autocross.models.logistic import Regression, scale_and_gather, try_scales
@@ -34,14 +35,14 @@ def gains(
     found = {}
     for stem, tables in stems.items():
         n_codes = max(len(table) for table in tables.values())
-        together = engine.total(scale_and_gather, None, None, (stem,), n_codes, regression.unit)
+        together = engine.total(scale_and_gather, None, None, stem_key(stem), n_codes, regression.unit)
         for at, table in tables.items():
             regression.add((at,), fields[at], Penalty())
             sums = np.zeros((fields[at].n_codes, n_models, 2), np.int64)
             np.add.at(sums, table, together)
             steps = [regression.step((at,), sums, penalty)[0] for penalty in penalties(regression, GRID[::2])]
             factors = np.exp(np.stack(steps, axis=2))[table]
-            losses = engine.total(try_scales, (stem,), factors, regression.loss_unit) / regression.loss_unit
+            losses = engine.total(try_scales, stem_key(stem), factors, regression.loss_unit) / regression.loss_unit
             found[at] = base - float(losses.min())
             del regression.terms[(at,)]
     return found

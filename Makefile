@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test golden check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers paper paper-quick torture clean
+.PHONY: help demo quick test golden check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers bench-check paper paper-quick torture clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -76,6 +76,9 @@ bench-cluster: .venv/ready ## the same fit on threads and on a Ray cluster of th
 bench-peers: .venv/ready ## time of a default fit beside LightGBM, CatBoost, EBM, Vowpal Wabbit, scikit-learn; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
 	$(BIN)/python benchmarks/peers.py
+
+bench-check: .venv/ready ## list the sections of docs/benchmarks.md that are older than the code they measure
+	$(BIN)/python benchmarks/sections.py --check
 
 paper: .venv/ready ## every table and figure of the paper, resumable, hours; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"

@@ -28,7 +28,7 @@ os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # stay on the loopback in
 
 import criteo_like
 import numpy as np
-from sections import machine, table, write_section
+from sections import SOURCE, machine, stamp_now, table, write_section
 
 from autocross.events import CandidatesRanked, Event, PhaseStarted, Reporter, WorkersCounted
 from autocross.fitting import fit as fitting
@@ -245,6 +245,7 @@ def main() -> None:
         print(json.dumps(fit(given.fit, given.options, given.what)))
         return
     folder = given.folder / str(given.rows)
+    stamp = stamp_now(SOURCE)
     criteo_like.write(folder, given.rows)
     turns = [{name: run(folder, *FITS[name]) for name in IN_TURNS} for _ in range(TURNS)]
     runs = {name: min((turn[name] for turn in turns), key=lambda one: float(one["seconds"])) for name in IN_TURNS}
@@ -252,10 +253,10 @@ def main() -> None:
     traced = {n: run(folder, "ray", n, MESSAGES) for n in TRACED}
     runs |= {f"ray {n} {MESSAGES}": one for n, one in traced.items()}
     trace = {n: {"seconds": one["seconds"], "calls": one["calls"]} for n, one in traced.items()}
-    facts = {"rows": given.rows, "cores": os.cpu_count(), "bandwidth": bandwidth(), "runs": trace}
+    facts = {"rows": given.rows, "cores": os.cpu_count(), "bandwidth": bandwidth(), "runs": trace, "stamp": stamp.words()}
     TRACE.write_text(json.dumps(facts))
     runs |= {what: run(folder, "ray", 2, what) for what in ("killed", "slow")}
-    write_section("cluster", text_of(given.rows, runs))
+    write_section("cluster", text_of(given.rows, runs), stamp)
 
 
 def bandwidth() -> float:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 from datasets import NAMES, seeds, split
-from sections import machine, table, write_section
+from sections import SOURCE, machine, stamp_now, table, write_section
 
 from autocross import AutoCross, AutoCrossClassifier
 from autocross.models.metrics import auc
@@ -144,7 +144,7 @@ def start_up() -> tuple[float, float]:
 
 
 def main(names: list[str]) -> None:
-    rows = []
+    rows, stamp = [], stamp_now(SOURCE)
     ours("adult", 0)  # compile before the clock starts
     for name in names:
         found = [ours(name, seed) for seed in seeds(name)]
@@ -169,7 +169,7 @@ A fresh process that loads a model and scores one row takes {ready:.2f} s in all
 Compiling every kernel for every width of codes takes {compiled:.1f} s, once per machine. ({machine()})
 """
     if set(names) == set(NAMES):
-        write_section("core", text)
+        write_section("core", text, stamp)
     print(text)
 
 

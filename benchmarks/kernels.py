@@ -27,7 +27,7 @@ from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 from scipy.linalg import solve_banded
 from scipy.sparse import csr_array
-from sections import machine, table, write_section
+from sections import machine, stamp_now, table, write_section
 
 from autocross import kernels
 from autocross.encoding.discretize import Search
@@ -35,6 +35,7 @@ from autocross.folds import ALL
 from autocross.kernels import lookup
 from autocross.kernels.logistic import FARTHEST
 
+MEASURES = "src/autocross/kernels"
 FLAGS = ["-O3", "-march=native", "-shared", "-fPIC"]
 C_TYPES = {np.dtype(np.uint8): "uint8_t", np.dtype(np.uint32): "uint32_t"}
 SIZES = (1_000_000, 1), (200_000, 5)  # rows and models
@@ -508,7 +509,7 @@ class Timed:
 
 
 def main(names: list[str], dry: bool) -> None:
-    found = all_kernels()
+    stamp, found = stamp_now(MEASURES), all_kernels()
     compared: set[str] = set()
     all_timed: list[Timed] = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
@@ -535,7 +536,7 @@ def main(names: list[str], dry: bool) -> None:
     if missing := set(found) - compared:
         sys.exit(f"No comparison for {', '.join(sorted(missing))}: write one in benchmarks/kernels.py and kernels.c.")
     if not dry:
-        write_section("kernels", text_of(lines))
+        write_section("kernels", text_of(lines), stamp)
 
 
 def text_of(lines: list[list[str]]) -> str:

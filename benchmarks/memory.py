@@ -1,7 +1,8 @@
 """What a fit takes of memory under a limit, beside what the libraries take anyway.
 
 make bench-memory
-.venv/bin/python benchmarks/memory.py --tables mixed.csv --limits 0.25 0.5 --print
+.venv/bin/python benchmarks/memory.py --tables mixed.csv --limits 0.25 0.5     only these cells; the page keeps its others
+.venv/bin/python benchmarks/memory.py --rows 100000 --print                    tell more, write nothing
 
 Each fit is a process of its own. It first fits a small table of the same columns, so that libraries and compiled loops are loaded;
 what it has then is the base, with the table where that is a frame. Its memory is looked at from outside every few milliseconds.
@@ -25,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from sections import machine, table, write_section
+from sections import PAGE, SOURCE, Stamp, machine, sections, stamp_in, stamp_now, table, table_rows, write_section
 
 LIMITS = (0.25, 0.5, 1.0, 2.0)
 ROWS = 2_000_000
@@ -174,9 +175,26 @@ def told(found: dict[str, Any], limit: float) -> str:
     return f"refused at {share}" if found["outcome"].startswith("refused") else f"{share}, {found['seconds']:.0f} s"
 
 
-def text_of(lines: list[list[str]], limits: list[float]) -> str:
+Cells = dict[tuple[str, float], str]  # by table and limit
+
+
+def kept(page: str) -> tuple[Cells, Stamp | None]:
+    """The cells that the page has, and the stamp of their section."""
+    text = sections(page).get("memory", "")
+    stamp = stamp_in(text)
+    if stamp is None:
+        return {}, None
+    head, *lines = table_rows(text)
+    limits = [float(word.split()[1]) for word in head[1:]]
+    return {(name, limit): cell for name, *row in lines for limit, cell in zip(limits, row, strict=True) if cell}, stamp
+
+
+def text_of(cells: Cells) -> str:
     """The section."""
+    limits = sorted({limit for _, limit in cells})
     head = ["table", *(f"limit {limit:g} GiB" for limit in limits)]
+    known = [name for name in TABLES if any((name, limit) in cells for limit in limits)]
+    lines = [[name, *(cells.get((name, limit), "") for limit in limits)] for name in known]
     return f"""## Memory under a limit, by benchmarks/memory.py
 
 {table(head, lines)}
@@ -196,18 +214,18 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "autocross-memory")
     parser.add_argument("--options", type=json.loads, default={"max_crosses": 1})
     parser.add_argument("--print", action="store_true", help="do not write the section, tell more")
-    given = parser.parse_args()
-    lines = []
+    given, now = parser.parse_args(), stamp_now(SOURCE)
+    cells, before = kept(PAGE.read_text())
+    anew: set[tuple[str, float]] = set()
     for name in given.tables:
-        cells = []
         for limit in given.limits:
             found = measured(given.folder, name, given.rows, {"memory_limit": limit, **given.options})
-            cells.append(told(found, limit))
+            cells[name, limit] = told(found, limit)
             by_phase = ", ".join(f"{phase} {n_bytes >> 20}" for phase, n_bytes in found["phases"].items())
-            print(f"{name}, {limit:g} GiB: {cells[-1]}. {found['outcome']}. MiB: {by_phase}", file=sys.stderr, flush=True)
-        lines.append([name, *cells])
-        if not given.print:
-            write_section("memory", text_of(lines, given.limits))
+            print(f"{name}, {limit:g} GiB: {cells[name, limit]}. {found['outcome']}. MiB: {by_phase}", file=sys.stderr, flush=True)
+            anew.add((name, limit))
+            if not given.print:
+                write_section("memory", text_of(cells), now if before is None or anew >= cells.keys() else now.joined(before))
 
 
 if __name__ == "__main__":

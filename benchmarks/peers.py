@@ -20,16 +20,16 @@ from typing import Any
 import criteo_like
 import polars as pl
 from datasets import NAMES
-from sections import machine, table, write_section
+from sections import SOURCE, machine, stamp_now, table, write_section
 
 sys.path.append(str(Path(__file__).parents[1] / "paper"))
-from methods import OTHERS, TARGET, VowpalWabbit, plain
+from methods import OTHERS, RIVALS, TARGET, VowpalWabbit, plain
 from run import in_a_process
 
 from autocross import AutoCrossClassifier
 from autocross.models import logistic
 
-PEERS = ["LightGBM", "CatBoost", "EBM", "Vowpal Wabbit", *OTHERS]
+PEERS = [*RIVALS, *OTHERS]
 PAPER_SECONDS = {"bank": 96, "adult": 129, "employee": 183, "credit": 1132}  # its search on 24 cores
 CATBOOST_AIM = {"adult": 1 / 4, "bank": 1 / 4, "employee": 1 / 4, "credit": 1.0, "criteo": 1 / 10}
 LEAST_LIMIT, TIMES_OURS = 300, 15  # seconds, and times our own: what takes longer is slower than any aim asks
@@ -125,12 +125,13 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", choices=NAMES, default=NAMES, help="only these")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS, help="only these")
     given = parser.parse_args()
+    stamp = stamp_now(SOURCE)
     ours, theirs = our_sweep(criteo_like.part(0, SWEEP_ROWS)), their_pass(criteo_like.part(0, VW_ROWS))
     print(f"sweep {ours:,.0f} rows a second, Vowpal Wabbit {theirs:,.0f}", file=sys.stderr, flush=True)
     lines: list[list[str]] = []
     for name in given.tables:
         lines += race(name, given.peers)
-        write_section("peers", text_of(lines, ours, theirs))
+        write_section("peers", text_of(lines, ours, theirs), stamp)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from math import prod
 
 import numpy as np
 import polars as pl
-from sections import machine, table, write_section
+from sections import SOURCE, machine, stamp_now, table, write_section
 
 from autocross import AutoCrossClassifier
 
@@ -54,7 +54,7 @@ def verdict(crosses: list[frozenset[str]], truths: list[frozenset[str]]) -> tupl
 
 
 def main(n_seeds: int) -> None:
-    rows, n_all = [], 0
+    rows, n_all, stamp = [], 0, stamp_now(SOURCE)
     for seed in range(n_seeds):
         frame, truths = planted(seed)
         began = time.perf_counter()
@@ -77,7 +77,7 @@ more; foreign are crosses that are neither these nor steps on the way.
 All found with at most 3 foreign ones on {n_all} of {n_seeds} seeds (aim: 9 of 10). ({machine()})
 """
     if n_seeds == 10:
-        write_section("planted", text)
+        write_section("planted", text, stamp)
     print(text)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import criteo_like
 import polars as pl
-from sections import machine, table, write_section
+from sections import SOURCE, machine, stamp_now, table, write_section
 
 from autocross import AutoCrossClassifier
 from autocross.models.metrics import auc
@@ -197,15 +197,15 @@ def main() -> None:
     )
     parser.add_argument("--fit", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--options", type=json.loads, default={}, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given, stamp = parser.parse_args(), stamp_now(SOURCE)
     if given.fit:
         print(json.dumps(fit(given.fit, given.options)))
     elif given.full:
-        write_section("scale-full", full_text(run(given.folder, FULL, {})))
+        write_section("scale-full", full_text(run(given.folder, FULL, {})), stamp)
     else:
         read = reading_lines(given.folder)
         fixed = [run(given.folder, rows, {"evaluation": "holdout", "max_crosses": CROSSES}) for rows in given.rows]
-        write_section("scale", text_of(fixed, [run(given.folder, rows, {}) for rows in given.rows], read))
+        write_section("scale", text_of(fixed, [run(given.folder, rows, {}) for rows in given.rows], read), stamp)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 from datasets import NAMES, seeds, split
-from sections import machine, table, write_section
+from sections import SOURCE, machine, stamp_now, table, write_section
 
 from autocross import AutoCrossClassifier
 from autocross.models.metrics import auc
@@ -42,8 +42,8 @@ def fitted(name: str, seed: int, max_crosses: int | None) -> tuple[float, float,
 
 
 def main(names: list[str]) -> None:
+    rows, stamp = [], stamp_now(SOURCE)
     fitted("adult", 0, 1)  # compile before the clock starts
-    rows = []
     for name in names:
         base = np.array([fitted(name, seed, 0)[0] for seed in seeds(name)])
         found = [fitted(name, seed, None) for seed in seeds(name)]
@@ -74,7 +74,7 @@ Default fits on 2 threads; the difference is paired by split. The paper's AC+LR 
 ({machine()})
 """
     if set(names) == set(NAMES):
-        write_section("search", text)
+        write_section("search", text, stamp)
     print(text)
 
 

@@ -29,7 +29,7 @@ from time import thread_time
 from typing import Any, NamedTuple
 
 import numpy as np
-from sections import machine, table, write_section
+from sections import Stamp, machine, stamp_in, table, write_section
 
 from autocross.engines.cluster import INLINE, SHARDED, WORKERS_A_SHARD
 from autocross.fitting.run import BLOCK_ROWS, n_lots
@@ -76,6 +76,7 @@ class Trace:
     cores: int
     bandwidth: float
     runs: Mapping[int, Run]
+    stamp: Stamp
 
 
 def load(path: Path) -> Trace:
@@ -87,7 +88,10 @@ def load(path: Path) -> Trace:
     absent = [n for n in FITTED if n not in runs]
     if absent:
         raise SystemExit(f"The trace {str(path)!r} has no run with {absent[0]} workers. Measure it with benchmarks/cluster.py.")
-    return Trace(found["rows"], found["cores"], found["bandwidth"], runs)
+    stamp = stamp_in(found.get("stamp", ""))
+    if stamp is None:
+        raise SystemExit(f"The trace {str(path)!r} does not say which code it measured. Measure it with benchmarks/cluster.py.")
+    return Trace(found["rows"], found["cores"], found["bandwidth"], runs, stamp)
 
 
 # The model.
@@ -291,7 +295,7 @@ def main() -> None:
     text = section(trace, fitted(trace))
     print(text)
     if arguments.write:
-        write_section("cluster-simulation", text)
+        write_section("cluster-simulation", text, trace.stamp)
 
 
 if __name__ == "__main__":

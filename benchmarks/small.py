@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 from datasets import FOLDER, NAMES, SEEDS
 from polars import DataFrame, read_parquet
-from sections import machine, table, write_section
+from sections import SOURCE, machine, stamp_now, table, write_section
 from sklearn.model_selection import train_test_split
 
 from autocross import AutoCrossClassifier
@@ -40,7 +40,7 @@ def difference(frame: DataFrame, size: int, seed: int) -> tuple[float, int]:
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    rows, n_worse = [], 0
+    rows, n_worse, stamp = [], 0, stamp_now(SOURCE)
     for name in NAMES:
         frame = read_parquet(FOLDER / f"{'adult_train' if name == 'adult' else name}.parquet")
         cells = []
@@ -61,7 +61,7 @@ Test AUC of AC+LR minus that of LR (base) on the same rows, mean over seeds 0 to
 found over all five. Worse, by more than {FAR} and by more than one standard error, in {n_worse} of
 {len(rows) * len(SIZES)} cases. ({machine()})
 """
-    write_section("small", text)
+    write_section("small", text, stamp)
     print(text)
 
 

@@ -312,5 +312,6 @@ METHODS: dict[str, Callable[[], Method]] = {
     "xDeepFM": partial(network, "xDeepFM"),
     "AC+W&D": partial(network, "AC+W&D"),
 }
+RIVALS = ("LightGBM", "CatBoost", "EBM", "Vowpal Wabbit")  # no code of ours takes part in these
 OTHERS: dict[str, Callable[[], Method]] = {"scikit-learn's LR": ScikitLR}  # for benchmarks/peers.py, no part of the paper's tables
 SLOW = ("EBM", "Deep", "xDeepFM")  # two seeds will do

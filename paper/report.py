@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from methods import RIVALS
 
 HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "benchmarks"))
-from sections import machine, table, write_section  # noqa: E402
+from sections import SOURCE, Moment, Stamp, machine, table, write_section  # noqa: E402
 
 PICTURES = HERE.parent / "docs" / "pictures"
 NAMES = ["bank", "adult", "credit", "employee", "criteo"]  # in the paper's order
@@ -78,6 +79,24 @@ class Results:
             return f"{np.mean(found):.4f}" + (f" ± {np.std(found, ddof=1):.4f} ({len(found)})" if len(found) > 1 else "")
         stopped = any("stopped" in one for one in self.cells[method, name].values())
         return "stopped after 15 minutes" if stopped else ""
+
+
+def stamp_of(records: Sequence[dict[str, Any]]) -> Stamp:
+    """The oldest and the newest of some cells."""
+    moments = [Moment(record["date"], record["commit"]) for record in records]
+    changed, derived = (any(record.get(word, False) for record in records) for word in ("changed", "derived"))
+    return Stamp((SOURCE,), min(moments), max(moments), changed, derived)
+
+
+def age_table(results: Results) -> str:
+    """Of which code the cells of each method are: those of rivals stay when ours are run again."""
+    rows = []
+    for method in results.methods:
+        cells = [record for (name, _), of_seeds in results.cells.items() if name == method for record in of_seeds.values()]
+        stamp = stamp_of(cells)
+        ends = [f"`{end.commit}`, {end.date}" for end in (stamp.oldest, stamp.newest)]
+        rows.append([method, str(len(cells)), *ends])
+    return table(["method", "cells", "the oldest", "the newest"], rows)
 
 
 def auc_table(results: Results) -> str:
@@ -258,6 +277,8 @@ def save(figure: Any, path: Path) -> None:
 
 def write(records: Sequence[dict[str, Any]], *, quick: bool, own: bool) -> None:
     """Tables into the page, pictures beside it; for a table of the user's own, tables to the terminal."""
+    if not records:
+        return
     results = Results(records)
     parts = [auc_table(results), improvement_table(results), time_table(results), latency_table(results), verdicts(results)]
     body = "\n\n".join(parts)
@@ -280,9 +301,15 @@ numbers, on other splits and on all of Criteo. ({machine()})
 
 {body}
 
+Cells are run one by one, and kept until they are run again. The line under the title is of the methods that run code of ours. By
+method, with the last commit to that code and the time:
+
+{age_table(results)}
+
 ![validation AUC against seconds](pictures/{name}-curves.png)
 ![crosses by order](pictures/{name}-orders.png)
 ![the search tree of Bank, seed 0](pictures/{name}-tree.png)
 """
-    write_section(name, text)
+    of_our_code = [record for record in records if record["method"] not in RIVALS]
+    write_section(name, text, stamp_of(of_our_code or records))
     print(body)

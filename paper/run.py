@@ -30,6 +30,7 @@ HERE = Path(__file__).parent
 sys.path.append(str(HERE.parent / "benchmarks"))
 import held_out  # noqa: E402
 from datasets import NAMES, seeds, split  # noqa: E402
+from sections import SOURCE, stamp_now  # noqa: E402
 
 LIMIT = 15 * 60  # seconds of a cell
 QUICK_ROWS = 10_000
@@ -92,9 +93,9 @@ def key(cell: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def known(results: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """The cells that are finished; what failed is run again."""
+    """The cells that are finished; what failed, or does not say which code it measured, is run again."""
     lines = results.read_text().splitlines() if results.exists() else []
-    return {key(record): record for record in map(json.loads, lines) if "failed" not in record}
+    return {key(record): record for record in map(json.loads, lines) if "failed" not in record and "commit" in record}
 
 
 def in_a_process(cell: dict[str, Any], limit: float = LIMIT) -> dict[str, Any]:
@@ -112,6 +113,12 @@ def in_a_process(cell: dict[str, Any], limit: float = LIMIT) -> dict[str, Any]:
     if process.returncode:
         return {**cell, "failed": errors.strip().splitlines()[-1] if errors.strip() else f"exit {process.returncode}"}
     return {**cell, **json.loads(out.splitlines()[-1])}
+
+
+def stamped(cell: dict[str, Any]) -> dict[str, Any]:
+    """The cell's record, with the code that it measures and when it began."""
+    stamp = stamp_now(SOURCE)
+    return {**in_a_process(cell), "commit": stamp.newest.commit, "date": stamp.newest.date, "changed": stamp.changed}
 
 
 def cells(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -154,7 +161,7 @@ def main(arguments: list[str]) -> None:
         for number, cell in enumerate(todo, start=1):
             if (cell["dataset"], cell["method"]) in too_slow:  # on other rows it would be no faster
                 continue
-            record = in_a_process(cell)
+            record = stamped(cell)
             if "stopped" in record:
                 too_slow.add((cell["dataset"], cell["method"]))
             with results.open("a") as stream:

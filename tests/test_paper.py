@@ -71,6 +71,7 @@ def test_a_run_is_taken_up_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mo
     (record,) = map(json.loads, results.read_text().splitlines())
     assert 0 < record["auc"] < 1
     assert min(record["seconds"], record["one_us"], record["batch_us"]) > 0
+    assert {"commit", "date", "changed"} <= record.keys()
     run.main(arguments)
     shown = capfd.readouterr()
     assert "1 cells are known, 0 to run" in shown.err
@@ -80,8 +81,10 @@ def test_a_run_is_taken_up_where_it_ended(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_failed_is_run_again(tmp_path: Path) -> None:
     results = tmp_path / "results.jsonl"
-    cell = {"dataset": "bank", "method": "AC+LR", "seed": 0}
-    results.write_text(json.dumps({**cell, "failed": "no memory"}) + "\n" + json.dumps({**cell, "seed": 1, "stopped": 900}) + "\n")
+    cell = {"dataset": "bank", "method": "AC+LR", "seed": 0, "commit": "0123abc", "date": "2026-01-31 23:59"}
+    without_stamp = {"dataset": "bank", "method": "AC+LR", "seed": 2, "stopped": 900}
+    records = [{**cell, "failed": "no memory"}, {**cell, "seed": 1, "stopped": 900}, without_stamp]
+    results.write_text("".join(json.dumps(record) + "\n" for record in records))
     assert [key[2] for key in run.known(results)] == [1]
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import autocross
+
 SOURCE = Path(__file__).parents[1] / "src" / "autocross"
 
 # From the ground up; rooms on one floor do not import each other.
@@ -131,6 +133,63 @@ def test_kernels_are_made_in_their_room_only() -> None:
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.ImportFrom):
                     assert not makers & {f"{node.module}.{alias.name}" for alias in node.names}, path
+
+
+# The experiments. They use the package as anyone would, with two exceptions. Crosses by hand read the fields of a fitted model. The
+# networks that the paper compares with are trained on the codes of our fields, by the loop and on the embeddings of our own network,
+# so that nothing but the network differs.
+
+PAPER = Path(__file__).parents[1] / "paper"
+INNER_NAMES = {
+    "methods.py": {"model_.producer"},
+    "networks.py": {
+        "autocross.encoding.rules.min_count",
+        "autocross.features.FieldCodes",
+        "autocross.models.wide_deep.Deep",
+        "autocross.models.wide_deep.Examples",
+        "autocross.models.wide_deep.fit",
+        "autocross.models.wide_deep.judged",
+        "autocross.table.coerce.typed",
+        "model_.producer",
+    },
+    "xdeepfm.py": {
+        "autocross.models.wide_deep.Batch",
+        "autocross.models.wide_deep.Deep",
+        "autocross.models.wide_deep.Wide",
+    },
+}
+
+
+def inner_names(source: str) -> set[str]:
+    """What a file takes from the package that is not public: by import, or by way of a fitted model."""
+    taken = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            taken |= {alias.name for alias in node.names if alias.name.startswith("autocross.")}
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "autocross":
+            is_public = set(autocross.__all__) if node.module == "autocross" else set()
+            taken |= {f"{node.module}.{alias.name}" for alias in node.names if alias.name not in is_public}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "model_":
+            taken.add(f"model_.{node.attr}")
+    return taken
+
+
+@pytest.mark.parametrize("path", sorted(PAPER.glob("*.py")), ids=lambda path: path.name)
+def test_experiments_use_public_names_and_the_inner_ones_that_are_listed(path: Path) -> None:
+    assert inner_names(path.read_text()) == INNER_NAMES.get(path.name, set())
+
+
+def test_inner_names_are_found() -> None:
+    assert inner_names("from autocross import AutoCross, __version__, load\nimport autocross") == set()
+    assert inner_names("from autocross import kernels, load") == {"autocross.kernels"}
+    assert inner_names("def late():\n    import autocross.folds as f") == {"autocross.folds"}
+    assert inner_names("from autocross.estimator import AutoCross") == {"autocross.estimator.AutoCross"}
+    assert inner_names("fields = clf.model_.producer.fields") == {"model_.producer"}
+
+
+def test_the_package_takes_nothing_from_experiments_or_benchmarks() -> None:
+    outside = {path.stem for folder in (PAPER, PAPER.parent / "benchmarks") for path in folder.glob("*.py")}
+    assert not {module.split(".")[0] for _, module, _ in imports()} & (outside | {"paper", "benchmarks"})
 
 
 def test_no_test_sleeps_or_looks_at_a_clock() -> None:

@@ -136,8 +136,8 @@ def test_kernels_are_made_in_their_room_only() -> None:
 
 
 # The experiments. They use the package as anyone would, with two exceptions. Crosses by hand read the fields of a fitted model. The
-# networks that the paper compares with are trained on the codes of our fields, by the loop and on the embeddings of our own network,
-# so that nothing but the network differs.
+# networks that the paper compares with are trained on the codes of our fields, by the loop and on the embeddings of our own
+# network, so that nothing but the network differs.
 
 PAPER = Path(__file__).parents[1] / "paper"
 INNER_NAMES = {

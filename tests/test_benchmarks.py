@@ -11,6 +11,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 sys.path.append(str(Path(__file__).parents[1] / "paper"))
+import before_after
 import criteo_like
 import memory
 import peers
@@ -46,6 +47,24 @@ def test_ratios_in_words() -> None:
     assert peers.ratio(2.0, {"seconds": 8.0}) == "0.250"
     assert peers.ratio(9.0, {"stopped": 900}) == "below 0.010"
     assert (peers.seconds_of({"stopped": 900}), peers.seconds_of({"failed": "x"})) == ("over 900", "failed")
+
+
+def test_a_fit_by_the_code_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    criteo_like.part(0, 400).write_parquet(tmp_path / "bank.parquet")
+    monkeypatch.setattr(before_after, "FOLDER", tmp_path)
+    found = before_after.fit(sections.ROOT / "src", "bank")
+    assert min(found["clock"], found["processors"]) > 0
+    assert found["crosses"] == 0
+    assert len(found["scores"]) == 64
+
+
+def test_code_is_compared_of_folders_that_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["before_after.py", str(sections.ROOT / "src"), str(tmp_path)])
+    with pytest.raises(SystemExit):
+        before_after.main()
+    assert f"there is no package autocross in {str(tmp_path)!r}; give the folder that it lies in" in capsys.readouterr().err
 
 
 # The stamps of docs/benchmarks.md.

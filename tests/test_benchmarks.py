@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 sys.path.append(str(Path(__file__).parents[1] / "paper"))
 import before_after
 import criteo_like
+import kernels
 import memory
 import peers
 import report
@@ -65,6 +66,13 @@ def test_code_is_compared_of_folders_that_have_it(
     with pytest.raises(SystemExit):
         before_after.main()
     assert f"there is no package autocross in {str(tmp_path)!r}; give the folder that it lies in" in capsys.readouterr().err
+
+
+def test_every_kernel_is_compared_with_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"SIZES": ((400, 1), (200, 5)), "CODE_SIZES": ((400, 1), (200, 5)), "MANY": 1000, "LOOKUPS": 2000, "SLOTS": (251,)}
+    for name, value in small.items():
+        monkeypatch.setattr(kernels, name, value)
+    assert {case.kernel for _, _, case, _ in kernels.all_cases()} == set(kernels.all_kernels())
 
 
 # The stamps of docs/benchmarks.md.

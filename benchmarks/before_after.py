@@ -31,7 +31,7 @@ NAMES = ("before", "after")
 
 # Run in a process of its own.
 CHILD = """
-import hashlib, json, sys, time
+import hashlib, json, sys, time, warnings
 from pathlib import Path
 import numpy as np
 import polars as pl
@@ -39,6 +39,7 @@ import autocross
 from autocross import AutoCrossClassifier
 
 source, path, most_rows, n_small = sys.argv[1:]
+warnings.simplefilter("ignore")  # of columns that are constant in a few rows
 assert Path(autocross.__file__).is_relative_to(source), f"{autocross.__file__} is not in {source}"
 rows = pl.read_parquet(path).head(int(most_rows))
 AutoCrossClassifier(quiet=True).fit(rows.head(int(n_small)), "label")

@@ -555,8 +555,8 @@ and has the C library's),
 NumPy's within {TOLERANCE:.0e} of the largest. Aim: {AIM} of C's speed, and {AIM_OF_TWO} times the speed of one thread on two with
 half of the rows each, where sums fit the cache. Others share this machine, and take a core or the cache for seconds: a case below
 its aim is timed again, up to {ATTEMPTS} times in all, and the best counts, C's as well as ours. Of two threads each calls the
-kernel for {HANDED_OVER * 1000:g} ms at a time: to hand over a single call takes 0.03 to 0.1 ms. Kernels that read headers of Parquet
-pages are apart: they have few to read, and no rows. ({machine()})
+kernel for {HANDED_OVER * 1000:g} ms at a time: to hand over a single call takes 0.03 to 0.1 ms. Kernels that read headers of
+Parquet pages are left out: they have few to read, and no rows. ({machine()})
 """
 
 

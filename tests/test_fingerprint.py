@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from autocross import AutoCrossClassifier
-from autocross.blocks import Block, make_blocks
+from autocross.blocks import Block, BlockWriter
 from autocross.errors import FileError, OptionError
 from autocross.features import FieldCodes
 from autocross.fingerprint import row_sums
@@ -186,7 +186,9 @@ def spread(n_blocks: int, rows: list[list[int]], label: Any = None, weight: Any 
     codes = [FieldCodes(rng.integers(0, 300, len(rows)).astype(np.uint16)), ragged(rows)]
     label = rng.integers(0, 2, len(rows)).astype(np.uint8) if label is None else label
     weight = rng.random(len(rows)).astype(np.float32) if weight is None else weight
-    return make_blocks(codes, label, weight, FoldPlan(5, holdout=False), 0, n_blocks)
+    writer = BlockWriter([np.uint16, None], len(rows), 0)
+    writer.add(0, dict(enumerate(codes)))
+    return writer.blocks(n_blocks, range(2), label, weight, FoldPlan(5, holdout=False))
 
 
 def random_rows(n: int, seed: int = 0) -> list[list[int]]:

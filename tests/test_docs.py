@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import runpy
@@ -69,6 +70,36 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+
+
+def names_of(body: list[ast.stmt], owner: str = "") -> set[str]:
+    """What a file defines at its top, and what its classes define, as ``Class.method``."""
+    names: set[str] = set()
+    for statement in body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            names.add(owner + statement.name)
+            names |= names_of(statement.body, f"{statement.name}.") if isinstance(statement, ast.ClassDef) else set()
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign)):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            names |= {owner + node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    return names
+
+
+@pytest.mark.parametrize(("path", "name"), sorted(set(re.findall(r"`((?:\w+/)*\w+\.py):?([\w.]*)`", ARCHITECTURE))))
+def test_the_map_of_the_package_names_what_exists(path: str, name: str) -> None:
+    file = next((folder / path for folder in (ROOT / "src" / "autocross", ROOT) if (folder / path).is_file()), None)
+    assert file is not None, f"docs/architecture.md speaks of {path}, which does not exist"
+    assert not name or name in names_of(ast.parse(file.read_text()).body), f"{path} has no {name}"
+
+
+def test_the_picture_of_the_package_has_every_room() -> None:
+    picture = "".join(line for line in ARCHITECTURE.splitlines() if line.startswith("    |"))
+    source = ROOT / "src" / "autocross"
+    rooms = {path.relative_to(source).parts[0].removesuffix(".py") for path in source.rglob("*.py")} - {"__init__"}
+    assert rooms <= {*re.findall(r"\w+", picture)}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Codes -> shuffled row blocks.
 
-A row's place in the shuffle comes from a hash of the seed and its row number, so that it does not depend on how rows
-are spread over blocks. Every block keeps its rows in that order: those with places below some share of all are a random sample,
-the same rows whatever the blocks.
+A row's place in the shuffle is a hash of the seed and of its row number, so it does not depend on how rows are spread over blocks.
+Every block keeps its rows in the order of their places. The rows with the lowest places are therefore a random sample of all rows,
+and the same sample however many blocks there are.
 """
 
 from __future__ import annotations
@@ -40,11 +40,13 @@ OF_ROWS = ("label", "weight", "fold", "row", "place", "cluster")
 
 @dataclass
 class Block:
-    """Some rows, kept where one worker is. ``odds`` is (n_rows, n_models), those of each model.
+    """Some of the rows, which stay with one worker.
 
-    ``row`` are the rows' numbers in the table of ``n_all`` rows, ``place`` their places in the shuffle, 2^32 being its length,
-    ``cluster`` the numbers of their groups or periods, ``trials`` the codes of candidates, ``former`` odds and losses kept for
-    comparison, ``whole`` what there was before it was made narrow, ``scratch`` where codes are kept, if not in memory.
+    ``odds`` (n_rows, n_models) has the odds of each row under each model. ``row`` has the numbers of the rows in the table, which
+    has ``n_all`` rows. ``place`` has their places in the shuffle, from 0 to 2^32. ``cluster`` has the numbers of their groups or
+    periods. ``trials`` has the codes of candidates. ``former`` has odds and losses that are kept for comparison. ``whole`` is the
+    block as it was before it was narrowed to some of its rows. ``scratch`` is the file that holds the codes, if they are not in
+    memory.
     """
 
     codes: dict[Cross, FieldCodes]
@@ -62,11 +64,11 @@ class Block:
     scratch: Scratch | None = None
 
     def coded(self, cross: Cross) -> FieldCodes:
-        """The codes of a cross, to work with: those on the disk are in memory as long as they are held."""
+        """The codes of a cross as arrays. Codes on disk are read, and stay in memory for as long as the caller holds them."""
         return self.codes[cross].read()
 
     def keep(self, cross: Cross, coded: FieldCodes) -> None:
-        """Keep the codes of a cross, in memory or on the disk."""
+        """Keep the codes of a cross, in memory or on disk."""
         self.codes[cross] = coded.stored(self.scratch)
 
     @property
@@ -74,13 +76,14 @@ class Block:
         return len(self.label)
 
     def among_first(self, n: int) -> int:
-        """How many of about the first n rows of the whole shuffle are here; they come first."""
+        """How many rows of this block are among the first n of the whole shuffle, roughly. They are the first rows of the block."""
         return self.n_rows if n >= self.n_all else bisect_left(self.place, (n << 32) // self.n_all)
 
 
 @changes("stems")
 def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]]) -> None:
-    """The fields instead of the stems they are read from: each one's stem, and its codes by those of the stem if they differ."""
+    """Replace the stems by fields. ``kept`` has, for each field, its stem, and a table from codes of the stem to codes of the
+    field, unless these are the same."""
     stems, block.codes = block.codes, {INTERCEPT: block.codes[INTERCEPT]}
     for at, (stem, table) in enumerate(kept):
         if table is None:
@@ -91,10 +94,10 @@ def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]]) -
 
 @changes("rows", reads=("fold", "odds"))
 def narrow(block: Block, n: int) -> None:
-    """Work on those rows only that are among the first n of the whole shuffle, until `widen`."""
+    """Until `widen`, have only the rows that are among the first n of the whole shuffle."""
     last = block.among_first(n)
     nothing = np.zeros((0, 0))
-    block.odds, block.former = nothing, (nothing, np.zeros(0))  # those of other rows are of no use
+    block.odds, block.former = nothing, (nothing, np.zeros(0))  # those of all rows are of no use to a sample
     block.whole = replace(block)
     block.codes = {cross: coded.between(0, last) for cross, coded in block.codes.items()}
     for name in OF_ROWS:
@@ -104,7 +107,7 @@ def narrow(block: Block, n: int) -> None:
 
 @changes("rows")
 def widen(block: Block) -> None:
-    """Back to all rows, if there are more."""
+    """Have all rows again, after `narrow`."""
     if (whole := block.whole) is not None:
         for name in ("codes", *OF_ROWS):
             setattr(block, name, getattr(whole, name))
@@ -113,7 +116,7 @@ def widen(block: Block) -> None:
 
 @contextmanager
 def narrowed(engine: Engine, n: int) -> Iterator[None]:
-    """Within, the blocks have only those rows that are among the first n of the whole shuffle."""
+    """Inside this context the blocks have only the rows that are among the first n of the whole shuffle."""
     engine.odds_of = engine.former_of = None
     engine.each(narrow, n)
     try:
@@ -127,29 +130,30 @@ def narrowed(engine: Engine, n: int) -> Iterator[None]:
 
 
 def draw_folds(engine: Engine, plan: FoldPlan) -> None:
-    """Other rows judge. The odds that the blocks hold are then of use to nobody."""
+    """Let other rows judge. The odds in the blocks then belong to no regression."""
     engine.odds_of = engine.former_of = None
     engine.each(refold, plan)
 
 
 @changes("fold", anew=True)
 def refold(block: Block, plan: FoldPlan) -> None:
-    """Other rows judge."""
+    """Let other rows judge."""
     block.fold = plan.of(block.row, block.cluster)
 
 
 def codes_of(cross: Cross) -> str:
-    """The part of a block that holds the codes of a cross."""
+    """The name of the part of a block that holds the codes of a cross."""
     return f"codes {cross}"
 
 
 class BlockWriter:
-    """Rows -> shuffled blocks, part by part. Given a scratch file, codes are kept there.
+    """Collects codes part by part, and then makes shuffled blocks of them. With a scratch file the codes are kept there.
 
-    ``kinds`` are the types of the fields' codes, None where a row may have several. The rows are ``n_rows`` of ``n_all``, from the
-    ``first_row`` on.
+    ``kinds`` has the type of each stem's codes, or None where a row may have several. The rows are ``n_rows`` of ``n_all``,
+    beginning with row ``first_row``.
 
-    On the disk a field's codes are written from the first to the last: pages written here and there would go there many times over.
+    On disk the codes of a stem are written in the order of the rows, and shuffled later. Codes written at their places in the
+    shuffle would dirty every page many times, and the disk could not follow.
     """
 
     def __init__(
@@ -167,13 +171,13 @@ class BlockWriter:
         self.codes: list[Any] = [self.room(kind) for kind in kinds]
 
     def room(self, kind: Any) -> Any:
-        """Where the codes of a field go; those of which a row may have several need a room for each part."""
+        """Room for the codes of a stem. None if a row may have several codes: these are kept part by part."""
         if kind is None:
             return None
         return np.empty(self.n_rows, kind) if self.scratch is None else self.scratch.room(kind, self.n_rows)
 
     def add(self, first_row: int, codes: Mapping[int, FieldCodes]) -> None:
-        """The codes of rows in sequence, by the numbers of their stems."""
+        """Add the codes of consecutive rows, by the numbers of their stems."""
         for stem, coded in codes.items():
             room = self.codes[stem]
             if coded.starts is not None:
@@ -193,7 +197,8 @@ class BlockWriter:
         cluster: NDArray[np.int64] | None = None,
         each: Callable[..., Iterable[list[FieldCodes]]] = map,
     ) -> list[Block]:
-        """What was written of these stems, shuffled, with the rest of each row; ``cluster`` is that of all rows of the table."""
+        """Blocks with the codes of these stems, shuffled, and everything else that belongs to a row. ``cluster`` is that of all
+        rows of the table."""
         order = np.argsort(mix(self.seed, self.first_row + np.arange(self.n_rows)))  # no two are equal
         n_blocks = min(n_blocks, max(1, self.n_rows))
         rows = [np.ascontiguousarray(order[part::n_blocks]) for part in range(n_blocks)]

@@ -1,4 +1,4 @@
-"""Codes of fields -> codes of a cross. The one place that computes a crossed code: search, refit and scoring call it.
+"""Codes of fields -> codes of a cross. This is the only place that computes them: search, refit and scoring all call it.
 
 A cross of fields with n1, n2, ... codes has the key ((c1 * n2 + c2) * n3 + c3) ..., taken modulo a prime below 2^40: exact
 while the product of the sizes is smaller, a hash beyond. Frequent keys get codes of their own, as texts do.
@@ -20,13 +20,13 @@ from autocross.features import FIRST, RARE, TOGETHER, Chain, Field, FieldCodes, 
 
 Ints = NDArray[np.int64]
 
-MODULUS = (1 << 40) - 87  # prime; times any number of codes below 2^23 it fits 63 bits
-DENSE = 1 << 22  # keys at most for a table of all of them
-MOST_ENTRIES = 64  # a row's entries in a cross of multi-value fields, at most
+MODULUS = (1 << 40) - 87  # a prime; its product with any number of codes below 2^23 fits into 63 bits
+DENSE = 1 << 22  # a cross with no more possible keys than this may have a table of all of them
+MOST_ENTRIES = 64  # combinations of a row that count in a cross of multi-value fields
 
 
 def cross_key(codes: Sequence[Any], sizes: Sequence[int]) -> Any:
-    """The key of one row's codes, as whole numbers, or of many rows' codes, as arrays of 64-bit integers.
+    """The key of the codes of one row, given as whole numbers, or of many rows, given as arrays of 64-bit integers.
 
     >>> cross_key([1, 2, 3], [10, 20, 30]), cross_key([np.array([1, 0]), np.array([2, 4])], [10, 20])
     (663, array([22,  4]))
@@ -40,7 +40,7 @@ def cross_key(codes: Sequence[Any], sizes: Sequence[int]) -> Any:
 
 
 def exact_key(fields: Sequence[int], sizes: Sequence[int]) -> Callable[[Sequence[int]], int] | None:
-    """`cross_key` of these among the codes of a row, in less time; none where keys are hashed.
+    """A faster `cross_key` for single rows: it takes these fields from all codes of a row. None where keys are hashed.
 
     >>> exact_key([0, 2, 3], [10, 20, 30])([1, 7, 2, 3]), exact_key([2, 3], [20, 30])([1, 7, 2, 3])
     (663, 63)
@@ -62,13 +62,15 @@ def exact_key(fields: Sequence[int], sizes: Sequence[int]) -> Callable[[Sequence
 
 
 def in_parts(coded: Sequence[FieldCodes]) -> Iterator[list[FieldCodes]]:
-    """The fields' codes in some rows after the other, one part at least: what leads to the codes of a cross takes far more room."""
+    """The codes of the fields, some rows at a time, because computing the codes of a cross takes far more room than the codes.
+    There is at least one part."""
     for first in range(0, max(1, coded[0].n_rows), TOGETHER):
         yield [one.between(first, first + TOGETHER) for one in coded]
 
 
 def pair_up(coded: Sequence[FieldCodes]) -> tuple[list[Ints], Ints | None]:
-    """The fields' codes side by side, one entry for each combination in a row; row bounds if rows differ in number."""
+    """The codes of the fields side by side, with one entry for each combination in a row. Where rows differ in the number of their
+    combinations, the second result says where each row begins."""
     if all(one.starts is None for one in coded):
         return [one.codes.astype(np.int64) for one in coded], None
     n_rows = coded[0].n_rows
@@ -78,7 +80,7 @@ def pair_up(coded: Sequence[FieldCodes]) -> tuple[list[Ints], Ints | None]:
     total = np.minimum(np.prod(sizes, axis=0), MOST_ENTRIES)
     starts = np.concatenate([[0], np.cumsum(total)]).astype(np.int64)
     rows = np.repeat(np.arange(n_rows), total)
-    place = np.arange(starts[-1]) - starts[rows]  # an entry's number within its row, read as digits, the last field fastest
+    place = np.arange(starts[-1]) - starts[rows]  # its number within its row: the digits say which code of each field
     found = []
     for column, bound, size in zip(reversed(columns), reversed(bounds), reversed(sizes), strict=True):
         found.append(column[bound[rows] + place % size[rows]])
@@ -87,7 +89,7 @@ def pair_up(coded: Sequence[FieldCodes]) -> tuple[list[Ints], Ints | None]:
 
 
 def axis_of(parts: Sequence[Field]) -> int | None:
-    """Along which of its fields a cross has neighbours: the finest of those that have them."""
+    """The field along which a cross has neighbours: the finest one of those whose codes have neighbours."""
     axes = [at for at, part in enumerate(parts) if part.chain is not None]
     if not axes or any(part.width > 1 for part in parts):
         return None
@@ -119,7 +121,8 @@ def values_of(keys: Ints, sizes: Sequence[int]) -> NDArray[np.uint32]:
 
 @dataclass(frozen=True)
 class CrossCoder:
-    """The codes of one cross. ``values`` holds the fields' codes of every value that has a code, (n_values, order)."""
+    """The codes of one cross. ``values`` (n_values, order) has, for each combination with a code of its own, the codes of the
+    fields."""
 
     fields: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -129,7 +132,7 @@ class CrossCoder:
 
     @cached_property
     def keys(self) -> Ints:
-        """Keys of the values, which are sorted by them."""
+        """The keys of the values, in ascending order."""
         found: Ints = cross_key([self.values[:, at].astype(np.int64) for at in range(len(self.fields))], self.sizes)
         return found
 
@@ -147,7 +150,7 @@ class CrossCoder:
         return Field(names, columns, self.n_codes, shares_rare=True, width=self.width, chain=self.chain(parts))
 
     def chain(self, parts: Sequence[Field]) -> Chain | None:
-        """Values that differ along the axis only are neighbours."""
+        """The chain of the cross: values that differ only along the axis are neighbours."""
         axis = axis_of(parts)
         if axis is None or self.n_buckets or not len(self.values):
             return None
@@ -159,7 +162,7 @@ class CrossCoder:
         return Chain(np.concatenate([np.arange(FIRST), FIRST + order]), np.concatenate([np.zeros(FIRST + 1), gap]))
 
     def encode(self, coded: Sequence[FieldCodes]) -> FieldCodes:
-        """The cross's codes in rows whose fields have these codes."""
+        """The codes of the cross in rows whose fields have these codes."""
         table, parts = self.table(coded[0].n_rows), []
         for part in in_parts(coded):
             columns, starts = pair_up(part)
@@ -169,7 +172,7 @@ class CrossCoder:
         return joined(parts)
 
     def table(self, n_rows: int) -> NDArray[Any] | None:
-        """The codes of all possible keys, where these are no more than the rows."""
+        """A table of the codes of all possible keys, if there are no more keys than rows."""
         span = math.prod(self.sizes)
         if self.n_buckets or span > min(DENSE, n_rows):
             return None
@@ -178,7 +181,7 @@ class CrossCoder:
         return table
 
     def look_up(self, keys: Ints) -> Ints:
-        """The codes of keys: their place among the known ones, else a bucket, else rare."""
+        """The codes of keys. An unknown key gets the code of its bucket or, if there are no buckets, the rare code."""
         at = np.searchsorted(self.keys, keys)
         other = FIRST + len(self.keys) + keys % self.n_buckets if self.n_buckets else np.int64(RARE)
         if not len(self.keys):
@@ -187,19 +190,19 @@ class CrossCoder:
         return np.where(known, FIRST + at, other)
 
     def encode_one(self, coded: Sequence[Any]) -> tuple[int, ...]:
-        """The codes of one row: one, or one for each combination where a field has several."""
+        """The codes of one row: a single code, or one for each combination if a field has several codes."""
         rows = product(*(one if isinstance(one, tuple) else (one,) for one in coded))  # in the order of `pair_up`
         return tuple(self.code_of(cross_key(codes, self.sizes)) for codes in islice(rows, MOST_ENTRIES))
 
     def code_of(self, key: int) -> int:
-        """`look_up` of one key."""
+        """`look_up` for a single key."""
         return self.code.get(key, FIRST + len(self.values) + key % self.n_buckets if self.n_buckets else RARE)
 
 
 def most_frequent(
     keys: Ints, values: NDArray[np.uint32], counts: Ints, min_count: int, cap: int
 ) -> tuple[NDArray[np.uint32], Ints]:
-    """The values that get a code, in the order of their keys, and the keys beyond the cap, which must be hashed."""
+    """The values that get a code of their own, in the order of their keys, and the keys beyond the cap, which must be hashed."""
     frequent = np.flatnonzero(counts >= min_count)
     ranked = frequent[np.lexsort([keys[frequent], -counts[frequent]])] if len(frequent) > cap else frequent
     return values[np.sort(ranked[:cap])], keys[ranked[cap:]]

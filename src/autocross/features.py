@@ -1,4 +1,4 @@
-"""What the later rooms talk about: a field, and the codes of a field."""
+"""A field, and the codes of a field in rows: what all later rooms work with."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ RARE = 1  # code shared by rare and unseen values
 FIRST = 2  # code of the first value
 CAP = 1 << 20  # most values of a column or a cross that get a code of their own
 FEWEST_BITS = 18
-MOST_BITS = 22  # with the values that have a code of their own fewer than 2^23 codes: a cross of them has keys of 63 bits
-TOGETHER = 1 << 16  # rows of which something is computed at once: what is needed on the way to it stays small
+MOST_BITS = 22  # a field then has fewer than 2^23 codes in all, so that the keys of a cross fit into 63 bits
+TOGETHER = 1 << 16  # rows that are worked on at the same time, so that intermediate results stay small
 
 
 def hash_bits(n_rows: int) -> int:
-    """Values beyond the cap share 2^18 codes, or a code for every 16 rows where that is more, up to 2^22.
+    """The bits of the codes that values beyond the cap share: 18, or enough for a code for every 16 rows, up to 22.
 
     >>> hash_bits(100_000), hash_bits(45_000_000), hash_bits(10**9)
     (18, 22, 22)
@@ -32,7 +32,7 @@ def hash_bits(n_rows: int) -> int:
 
 
 def least_rows(min_count: int, share: float) -> int:
-    """``min_count`` for a sample of that share of the rows: in proportion, but no value seen once, unless that is enough at all.
+    """``min_count`` for a sample that has this share of the rows: in proportion, but at least 2, unless ``min_count`` is 1.
 
     >>> least_rows(24, 0.5), least_rows(24, 0.001), least_rows(1, 0.1)
     (12, 2, 1)
@@ -49,13 +49,17 @@ class Penalty:
     smooth: float = 0.0
 
     def times(self, factor: float) -> Penalty:
-        """So many times as strong."""
+        """The penalty made stronger by this factor."""
         return Penalty(self.l1 * factor, self.l2 * factor, self.smooth * factor)
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Codes that have neighbours. ``order`` lists all codes, ``gap`` how far each lies from the one before, 0 where none does."""
+    """Which codes are neighbours.
+
+    ``order`` lists all codes. ``gap`` says how far each code lies from the code before it in that order; 0 means that the two are
+    not neighbours.
+    """
 
     order: NDArray[np.int64]
     gap: NDArray[np.float64]
@@ -63,7 +67,7 @@ class Chain:
 
 @lru_cache
 def in_order(n_codes: int) -> Chain:
-    """The codes of values are neighbours; missing and rare have none. Fields of as many codes share what says so."""
+    """The chain of a field whose values are in order. Missing and rare have no neighbours. Fields of equal size share a chain."""
     gap = np.ones(n_codes)
     gap[: FIRST + 1] = 0.0
     return Chain(np.arange(n_codes), gap)
@@ -73,9 +77,9 @@ def in_order(n_codes: int) -> Chain:
 class Field:
     """One encoded column: what a weight can be learned for.
 
-    ``shares_rare`` says that values too rare to judge share code 1; bins of a number do not, they have neighbours.
-    ``width`` is the largest number of codes in a row, 1 only where every row has one, ``part`` the calendar part of a time,
-    ``chain`` says which codes are neighbours, if any are.
+    ``shares_rare`` says that values too rare to judge share code 1. Bins of a number do not, because they have neighbours.
+    ``width`` is the largest number of codes that a row has. A width of 1 also means that every row has exactly one code.
+    ``part`` is the calendar part, if the column is a time. ``chain`` says which codes are neighbours, if any are.
     """
 
     name: str
@@ -89,9 +93,10 @@ class Field:
 
 @dataclass(frozen=True)
 class FieldCodes:
-    """A field's codes in some rows; ``starts`` only where a row may hold any number of them.
+    """The codes of a field in some rows.
 
-    Both are arrays, or `Stored` ones of a `Scratch`, which can be cut but must be `read` to be worked with.
+    ``starts`` is given only if a row may hold any number of codes: row r then holds ``codes[starts[r]:starts[r + 1]]``. Both are
+    NumPy arrays, or `Stored` arrays of a `Scratch`, which can be cut but must be `read` before anything else is done with them.
     """
 
     codes: Any
@@ -103,21 +108,22 @@ class FieldCodes:
 
     @property
     def width(self) -> int:
-        """The most codes of a row; two at least where it may hold none, so that one says that each row has one."""
+        """The largest number of codes in a row. If rows may hold several codes or none, it is at least 2: a width of 1 promises
+        that every row has exactly one code."""
         return 1 if self.starts is None else int(np.diff(self.starts).max(initial=2))
 
     def between(self, first: int, last: int) -> FieldCodes:
-        """The codes of some rows in sequence; nothing is copied."""
+        """The codes of consecutive rows; nothing is copied."""
         if self.starts is None:
             return FieldCodes(self.codes[first:last])
         return FieldCodes(self.codes, self.starts[first : last + 1])
 
     def read(self) -> FieldCodes:
-        """The same as arrays."""
+        """The same codes as NumPy arrays."""
         return FieldCodes(read(self.codes), None if self.starts is None else read(self.starts))
 
     def stored(self, scratch: Scratch | None) -> FieldCodes:
-        """The same on the disk, if there is a file for it."""
+        """The same codes on disk, if a scratch file is given."""
         if scratch is None:
             return self
         return FieldCodes(scratch.keep(self.codes), None if self.starts is None else scratch.keep(self.starts))
@@ -125,7 +131,7 @@ class FieldCodes:
     def take(self, rows: NDArray[np.int64]) -> FieldCodes:
         """The codes of these rows, in this order."""
         if self.starts is None:
-            return FieldCodes(self.codes.take(rows, mode="clip"))  # they are there: nothing has to be checked, or copied for it
+            return FieldCodes(self.codes.take(rows, mode="clip"))  # all rows exist, and this mode neither checks nor copies
         starts = np.zeros(len(rows) + 1, np.int64)
         parts = [(first, rows[first : first + TOGETHER]) for first in range(0, len(rows), TOGETHER)]
         for first, some in parts:
@@ -134,7 +140,7 @@ class FieldCodes:
         codes = np.empty(starts[-1], self.codes.dtype)
         for first, some in parts:
             own = starts[first : first + len(some) + 1]
-            # Position of every code in the old array: its row's old start plus its place within the row.
+            # The position of a code in the old array is the old start of its row plus its place within the row.
             codes[own[0] : own[-1]] = self.codes[np.repeat(self.starts[some] - own[:-1], np.diff(own)) + np.arange(own[0], own[-1])]
         return FieldCodes(codes, starts)
 

@@ -1,8 +1,8 @@
-"""Logistic regression on fields of codes, cycling over the fields until nothing moves.
+"""Logistic regression on fields of codes. The fields take steps in turn until no step promises much.
 
-Several models are fitted side by side: model k without the rows of fold k. The intercept is the field of one code that
-is not penalised. The penalty of a field is l1 * |w| + l2 / 2 * w^2, added to the summed loss, and
-smooth / 2 * (difference of neighbours)^2 where its codes have neighbours.
+Several models are fitted side by side: model k does not learn from the rows of fold k. The intercept is a field with a single code
+and no penalty. The penalty of a field, l1 * |w| + l2 / 2 * w^2 for each weight, is added to the summed loss, and so is
+smooth / 2 * (difference of neighbours)^2 where codes have neighbours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 
 UNPENALISED = Penalty(0.0, 0.0)
-CENTRE_UNIT = 2.0**32  # of weights in fixed point
+CENTRE_UNIT = 2.0**32  # the fixed-point unit in which weights are averaged
 
 
 # Tasks: what an engine runs on each block.
@@ -37,27 +37,27 @@ CENTRE_UNIT = 2.0**32  # of weights in fixed point
 
 @changes("odds", anew=True)
 def start(block: Block, n_models: int) -> Ints:
-    """Begin with odds 1; return the rows of each label."""
+    """Set all odds to 1; return how many rows have each label."""
     begin(block, n_models)
     return np.bincount(block.label, minlength=2).astype(np.int64)
 
 
 def begin(block: Block, n_models: int) -> None:
-    """Odds 1, in the room of the former ones if that is as large."""
+    """Set all odds to 1, in the array of the former odds if it has the right shape."""
     if block.odds.shape != (block.n_rows, n_models):
-        block.odds = np.empty((0, 0))  # the former ones go before there are others
+        block.odds = np.empty((0, 0))  # frees the former array before a new one is made
         block.odds = np.empty((block.n_rows, n_models))
     block.odds.fill(1.0)
 
 
 @changes("fold", anew=True)
 def learn_from_all(block: Block) -> None:
-    """No row is left out any more."""
+    """From now on, leave no row out."""
     block.fold = np.full(block.n_rows, ALL, np.uint8)
 
 
 def count(block: Block, cross: Cross, n_codes: int) -> Ints:
-    """Rows of each code that each model learns from."""
+    """How many rows with each code each model learns from."""
     coded = block.coded(cross)
     counts = np.zeros((n_codes, block.odds.shape[1]), np.int64)
     if coded.starts is None:
@@ -79,7 +79,7 @@ def scale(block: Block, cross: Cross, factor: Floats) -> None:
 
 @changes("odds", reads=lambda _, factors: [codes_of(cross) for cross in factors], anew=True)
 def start_from(block: Block, n_models: int, factors: Mapping[Cross, Floats]) -> None:
-    """Begin with the odds of some weights, given as exp(weight)."""
+    """Set the odds to those of some weights, given as exp(weight)."""
     begin(block, n_models)
     for cross, factor in factors.items():
         scale(block, cross, factor)
@@ -91,7 +91,7 @@ def start_from(block: Block, n_models: int, factors: Mapping[Cross, Floats]) -> 
     alone=lambda moved, factor, *_: (scale, (moved, factor)),
 )
 def scale_and_gather(block: Block, moved: Cross | None, factor: Floats | None, cross: Cross, n_codes: int, unit: float) -> Ints:
-    """Apply the former field's step, then gather the sums of the next: one visit to the block for each field."""
+    """Apply the step of the former field, then gather the sums of the next one, so that a field costs one visit to the block."""
     if moved is not None and factor is not None:
         scale(block, moved, factor)
     coded = block.coded(cross)
@@ -131,7 +131,7 @@ def left_out(block: Block) -> tuple[Floats, NDArray[np.uint8], NDArray[np.float3
 
 
 def left_out_bins(block: Block, first_n: int, unit: float) -> Ints:
-    """The rows that judge, among about so many, by bin of their odds and label."""
+    """The rows that judge, among roughly the first ``first_n`` of the shuffle, counted by bin of their odds and by label."""
     last = block.among_first(first_n)
     rows = np.flatnonzero(block.fold[:last] < block.odds.shape[1])
     return bin_odds(block.odds[rows, block.fold[rows]], block.label[rows], block.weight[rows], unit)
@@ -155,7 +155,7 @@ class Term:
 
 
 class WrongOrder(AssertionError):  # noqa: N818  our own mistake, not the user's
-    """A regression is asked for what depends on odds that the blocks do not hold."""
+    """A regression is asked for something that needs its odds in the blocks, and the blocks hold those of another."""
 
 
 class Regression:
@@ -173,18 +173,18 @@ class Regression:
         self.n_rows = int(n_labels.sum())
         self.mean_weight = total_weight / self.n_rows
         self.rarer_rate = int(n_labels.min()) / self.n_rows
-        # Fixed point: a sum of all gradients is 2^61 at most, and 2^62 if rows weigh twice as much; a loss may be a thousand times
-        # a gradient.
+        # Fixed point: the sum of all gradients is at most 2^61, or 2^62 if a sample of rows weighs twice its share. The loss of a
+        # row may be a thousand times its gradient.
         self.unit = 2.0 ** (61 - ceil_log2(total_weight))
         self.loss_unit = self.unit / 1024
-        self.bin_unit = self.unit / 2048  # a bin counts in floats: all of them stay below 2^51
+        self.bin_unit = self.unit / 2048  # bins are summed as floats, and stay below 2^51
         self.terms: dict[Cross, Term] = {}
         self.n_moves = 0  # how often its weights have changed
         self.sweep_seconds = 0.0  # what the last sweep over all fields took
 
     @classmethod
     def begin(cls, engine: Engine, total_weight: float, n_models: int, *, min_count: int = 1, everyone: bool = False) -> Regression:
-        """A regression with an intercept of zero; the blocks hold odds of 1. With ``everyone`` no row is left out any more."""
+        """A new regression whose intercept is zero; the odds in the blocks are 1. With ``everyone`` no row is left out any more."""
         if everyone:
             engine.each(learn_from_all)
         regression = cls(engine, total_weight, n_models, min_count, engine.total(start, n_models))
@@ -193,7 +193,7 @@ class Regression:
         return regression
 
     def branch(self) -> Regression:
-        """A twin whose terms can change on their own. From now on the odds in the blocks are the twin's."""
+        """A copy whose terms can change without changing this one. From now on the odds in the blocks belong to the copy."""
         self.needs_odds()
         twin = copy(self)
         twin.terms = {cross: replace(term, weight=term.weight.copy()) for cross, term in self.terms.items()}
@@ -201,7 +201,7 @@ class Regression:
         return twin
 
     def restore(self) -> None:
-        """Bring the odds of the weights into the blocks."""
+        """Set the odds in the blocks to those of this regression."""
         self.engine.each(start_from, self.n_models, {cross: np.exp(term.weight) for cross, term in self.terms.items()})
         self.engine.odds_of = self
 
@@ -242,15 +242,15 @@ class Regression:
         return self.unit_for(self.terms[cross].field.width)
 
     def unit_for(self, width: int) -> float:
-        """The unit of sums to which a row may add as often as ``width``: rare values share a code.
+        """The fixed-point unit of sums to which one row may add ``width`` times, as it may where rare values share a code.
 
-        A sum has room for four times the weight of all rows. Gradients add up to half of that weight at most while the loss is no
-        more than that of odds 1, with which every fit begins, so up to seven times fit anyway.
+        A sum has room for four times the weight of all rows. While the loss is no more than that of odds 1, with which every fit
+        begins, gradients add up to at most half of that weight. So widths up to seven need no coarser unit.
         """
         return self.unit / 2.0 ** max(0, width.bit_length() - 3)
 
     def step(self, cross: Cross, sums: Ints, penalty: Penalty) -> tuple[Floats, float]:
-        """The change of weights these sums suggest, and the decrease of the loss it promises."""
+        """The change of the weights that these sums suggest, and the decrease of the loss that it promises."""
         term = self.terms[cross]
         delta, unit = np.empty_like(term.weight), self.unit_of(cross)
         if penalty.smooth and (chain := term.field.chain):
@@ -260,7 +260,7 @@ class Regression:
         return delta, promised
 
     def sweep(self, crosses: Sequence[Cross] | None = None) -> float:
-        """One step for every field in turn; returns the decrease of the loss promised by the steps, per unit of weight."""
+        """Take a step for every field in turn; returns the decrease of the loss that all steps promise, per unit of weight."""
         self.needs_odds()
         began, chosen = perf_counter(), crosses or tuple(self.terms)
         self.n_moves += 1
@@ -280,8 +280,11 @@ class Regression:
         return sum(self.terms[cross].promised for cross in chosen)
 
     def centre(self, crosses: Sequence[Cross]) -> None:
-        """Move the mean weight of each field into the intercept. Where every row has one code of the field no odds change, the
-        penalty falls, and the intercept is where many small steps of all fields would bring it."""
+        """Move the mean weight of each field into the intercept.
+
+        Where every row has one code of the field, this changes no odds and lowers the penalty. It brings the intercept at once to
+        where many small steps of all fields would bring it.
+        """
         for cross in crosses:
             term = self.terms[cross]
             if cross == INTERCEPT or term.penalty.l1 or term.field.width > 1:
@@ -291,9 +294,10 @@ class Regression:
             self.terms[INTERCEPT].weight += mean
 
     def converge(self, tolerance: float, max_sweeps: int = 1000, crosses: Sequence[Cross] | None = None) -> int:
-        """Sweep, over all fields or some, until a sweep promises less than ``tolerance`` a row; returns the number of sweeps.
+        """Sweep over all fields, or some, until a sweep promises less than ``tolerance`` per row; returns the number of sweeps.
 
-        A field that promises less than its share of that rests until those at work are done; then all of them must be.
+        A field that promises less than its share of the tolerance rests until the others are done. Then all fields take a step
+        again, and together they must promise less than the tolerance.
         """
         everyone = at_work = tuple(crosses or self.terms)
         for sweep in range(1, max_sweeps + 1):
@@ -306,7 +310,7 @@ class Regression:
         return max_sweeps
 
     def objective(self) -> Floats:
-        """Each model's penalised loss on the rows it learns from: what the sweeps bring down."""
+        """The penalised loss of each model on the rows it learns from, which the sweeps reduce."""
         self.needs_odds()
         loss = self.engine.total(losses, self.loss_unit)[:, 0] / self.loss_unit
         for term in self.terms.values():
@@ -323,14 +327,16 @@ class Regression:
         return float(self.engine.total(losses, self.loss_unit)[:, 1].sum()) / self.loss_unit
 
     def try_penalties(self, cross: Cross, sums: Ints, penalties: Sequence[Penalty]) -> tuple[Floats, Floats]:
-        """Loss of the left-out rows after one step of the field under each penalty, and the steps, the last axis."""
+        """Loss of the left-out rows after one step of the field under each penalty, and the steps; their last axis is the
+        penalty."""
         self.needs_odds()
         deltas = np.stack([self.step(cross, sums, penalty)[0] for penalty in penalties], axis=2)
         found = self.engine.total(try_scales, cross, np.exp(deltas), self.loss_unit) / self.loss_unit
         return found, deltas
 
     def judged(self) -> tuple[Floats, NDArray[np.uint8], Floats]:
-        """Log-odds, labels and weights of the rows that judge. Each fold's log-odds come from another model."""
+        """Log-odds, labels and weights of the rows that judge. The log-odds of a row come from the model that did not learn from
+        it."""
         self.needs_odds()
         parts = self.engine.each(left_out)
         score, label, weight, _ = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -342,18 +348,18 @@ class Regression:
         return np.concatenate([np.sort(score[label == 0]), np.sort(score[label == 1])]), np.sort(label), weight
 
     def effect(self, cross: Cross) -> float:
-        """How far a field moves the log-odds: the mean square of its weights, by rows."""
+        """How far a field moves the log-odds: the mean over rows of its squared weight."""
         term = self.terms[cross]
         rows = self.engine.total(count, cross, term.field.n_codes)
         return float((rows * term.weight**2).sum() / max(1, rows.sum()))
 
     def mean_weights(self) -> Mapping[Cross, Floats]:
-        """The models' weights averaged: where a fit to all rows may begin."""
+        """The weights, averaged over the models: a fit to all rows may begin there."""
         return {cross: term.weight.mean(axis=1) for cross, term in self.terms.items()}
 
 
 def ceil_log2(x: float) -> int:
-    """The least power of two that is no less than a number, without rounding.
+    """The exponent of the least power of two that is not below a number, computed without rounding.
 
     >>> ceil_log2(1.0), ceil_log2(2.0), ceil_log2(2.1), ceil_log2(0.3)
     (0, 1, 2, -1)
@@ -363,7 +369,7 @@ def ceil_log2(x: float) -> int:
 
 
 def roughness(chain: Chain, weight: Floats, tied: NDArray[np.bool_]) -> float:
-    """Sum of the squared differences of neighbours over their gaps, tied codes passed over."""
+    """The sum of the squared differences of neighbours, each divided by the gap between them. Tied codes are skipped."""
     own = np.flatnonzero(~tied[chain.order])
     place, link = np.cumsum(chain.gap), np.cumsum(chain.gap == 0)  # where on its chain a code lies, and on which chain
     linked = link[own[1:]] == link[own[:-1]]
@@ -371,9 +377,9 @@ def roughness(chain: Chain, weight: Floats, tied: NDArray[np.bool_]) -> float:
 
 
 def again(former: Regression, tolerance: float = 1e-5, max_sweeps: int = 10) -> Regression:
-    """The same terms under the same penalties on the blocks as they are now, from nothing.
+    """A regression with the same terms and penalties, fitted from zero to the blocks as they are now.
 
-    Old weights may have seen the rows that judge now.
+    It does not begin with the old weights, because these may have seen the rows that judge now.
     """
     regression = Regression.begin(former.engine, former.total_weight, former.n_models, min_count=former.min_count)
     for cross, term in former.terms.items():

@@ -27,7 +27,7 @@ def auc(label: NDArray[Any], score: Floats, weight: Floats) -> float:
 
 
 def log_loss(label: NDArray[Any], score: Floats, weight: Floats) -> float:
-    """Mean logistic loss of log-odds; those that no float has odds for count as the farthest that have some."""
+    """Mean logistic loss of log-odds. Log-odds beyond the range of float odds count as the end of that range."""
     losses = np.empty(len(score))
     kernels.row_losses((label == 1).astype(np.uint8), np.exp(np.clip(score, -MOST_LOG_ODDS, MOST_LOG_ODDS)), losses)
     losses[np.isnan(score)] = np.nan
@@ -40,31 +40,31 @@ def accuracy(label: NDArray[Any], score: Floats, weight: Floats) -> float:
 
 
 def mean(values: NDArray[Any], weight: Floats) -> float:
-    """The weighted mean. NaN where there is nothing to average: of few rows, none may be left out to judge."""
+    """The weighted mean, or NaN if there is nothing to average. A small table may have no row that judges."""
     return float(np.average(values, weights=weight)) if weight.any() else float("nan")
 
 
 def measure(metric: Metric, label: NDArray[Any], score: Floats, weight: Floats) -> float:
-    """The metric as something to maximise, of log-odds."""
+    """The metric of log-odds, with a sign such that more is better."""
     if metric == "auc":
         return auc(label, score, weight)
     return -log_loss(label, score, weight) if metric == "log_loss" else accuracy(label, score, weight)
 
 
-# Where rows are many, or a score only ranks candidates, rows are counted by bins of their odds: 2^7 bins for every factor of two.
+# If there are many rows, or if a score only ranks candidates, rows are counted in bins of their odds, 2^7 for every factor of two.
 CUT = 52 - 7
 LOWEST, N_BINS = (1023 - 32) << 7, 64 << 7  # from odds 2^-32 to 2^32
 
 
 def bin_odds(odds: Floats, label: NDArray[Any], weight: NDArray[Any], unit: float) -> NDArray[np.int64]:
-    """Summed weight by bin and label, (N_BINS, 2), in whole units, so that the order of the rows cannot matter."""
+    """Summed weight by bin and label, (N_BINS, 2), as whole numbers, so that the order of the rows cannot matter."""
     at = np.clip((odds.view(np.int64) >> CUT) - LOWEST, 0, N_BINS - 1)
     whole = np.rint(weight * unit)
     return np.bincount(2 * at + label, whole, 2 * N_BINS).astype(np.int64).reshape(N_BINS, 2)
 
 
 def measure_bins(metric: Metric, bins: NDArray[np.int64]) -> float:
-    """AUC or accuracy of rows counted by bins; for AUC, rows in one bin are tied."""
+    """AUC or accuracy of rows that were counted in bins. Rows of the same bin count as ties."""
     down, up = bins.astype(np.float64).T
     if metric == "accuracy" and bins.any():
         return float((down[: N_BINS // 2].sum() + up[N_BINS // 2 :].sum()) / bins.sum())

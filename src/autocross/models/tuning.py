@@ -1,10 +1,10 @@
 """The penalties of a regression, found by log-grid on the rows left out.
 
-First one pair (l1, l2) for all fields; then, field by field, an l2 of its own: a step of that field alone under every
-l2 of the grid is tried on the left-out rows, which costs about as much as a sweep. On few rows that choice is mostly
-noise, so a field must earn its distance from the shared penalty.
+First all fields get one pair (l1, l2). Then each field chooses an l2 of its own: a step of that field alone is tried under every l2
+of the grid, and the left-out rows decide. This costs about as much as a sweep. On few rows the choice is mostly noise, so a
+field must gain something to move away from the shared penalty.
 
-Penalties are in units of a row's mean weight: what counts is how rows are weighed against each other.
+Penalties are in units of a row's mean weight, because only the ratios of the weights count.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from autocross.models.logistic import Regression
 GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 L1_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 NEAR = (0.1, 0.3, 1.0, 3.0, 10.0)  # times the present penalty
-SMOOTHNESS = 1000.0  # times l2: how much more neighbours are held together than weights near zero
+SMOOTHNESS = 1000.0  # smooth is this many times l2
 START = 10.0
-ROUGH = 1e-4  # while penalties are compared, a sweep that promises less than this a row is the last
+ROUGH = 1e-4  # while penalties are compared, a sweep that promises less than this per row is the last
 FEW_SWEEPS = 3
 FINE = 1e-5
 MAX_SWEEPS = 10
@@ -39,7 +39,7 @@ def penalties(regression: Regression, l2s: Sequence[float]) -> list[Penalty]:
 
 
 def smoothed(grid: Sequence[Penalty]) -> list[Penalty]:
-    """The same, neighbours being held together as well."""
+    """The same penalties with neighbours held together as well."""
     return [replace(penalty, smooth=SMOOTHNESS * penalty.l2) for penalty in grid]
 
 
@@ -50,14 +50,15 @@ def choices(regression: Regression, cross: Cross) -> list[Penalty]:
 
 
 def set_all(regression: Regression, penalty: Penalty) -> None:
-    """One penalty for every field but the intercept."""
+    """Give every field except the intercept this penalty."""
     for cross, term in regression.terms.items():
         if cross != INTERCEPT:
             term.penalty = penalty
 
 
 def tune_shared(regression: Regression, report: Report, *, with_l1: bool) -> Penalty:
-    """The best penalty for all fields together: down the grid of l2 from its middle, else up, then up the grid of l1."""
+    """The best penalty for all fields together. It is searched down the grid of l2 from its middle, or up if that does not help,
+    and then up the grid of l1."""
 
     def loss(penalty: Penalty) -> float:
         set_all(regression, penalty)
@@ -87,12 +88,12 @@ def tune_shared(regression: Regression, report: Report, *, with_l1: bool) -> Pen
 
 
 def tune_fields(regression: Regression, shared: Penalty, report: Report, max_sweeps: int = MAX_SWEEPS) -> None:
-    """An l2 for every field, by cycles over the fields until no field wants another one; then as many sweeps at most."""
+    """Choose an l2 for every field, in cycles over the fields until none changes; then sweep, at most ``max_sweeps`` times."""
     for cycle in range(CYCLES):
         regression.converge(ROUGH, FEW_SWEEPS)
         changed = 0
         for cross in fields_of(regression):
-            # First every other penalty of the grid, then those around the one chosen.
+            # First try every other penalty of the grid, then those around the chosen one.
             if cycle == 0:
                 changed += choose(regression, cross, choices(regression, cross), shared)
             else:
@@ -115,10 +116,10 @@ def choose_near(regression: Regression, cross: Cross, anchor: Penalty, distrust:
 
 
 def choose(regression: Regression, cross: Cross, grid: Sequence[Penalty], anchor: Penalty, distrust: float = DISTRUST) -> bool:
-    """Let one field take the penalty whose step is best on the left-out rows; says whether it is another one.
+    """Let one field take the penalty whose step is best on the left-out rows; says whether its penalty has changed.
 
-    For every factor of ten away from the anchor the step must bring the loss down by ``distrust``, squared. Neighbours alike
-    are no distance.
+    A penalty that lies d factors of ten away from the anchor must bring the loss down by ``distrust`` times d squared. A penalty
+    that differs from the anchor in whether it is smooth pays nothing.
     """
     losses, deltas = regression.try_penalties(cross, regression.sums(cross), grid)
     distance = np.log10([penalty.l2 / anchor.l2 if bool(penalty.smooth) == bool(anchor.smooth) else 1.0 for penalty in grid])

@@ -1,4 +1,4 @@
-"""A stage after the last, for Wide & Deep: a network begins with the weights of the regression, and both learn on together."""
+"""An additional stage for Wide & Deep: a network begins with the weights of the regression, and then both learn together."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from autocross.search.stopping import Stopped, Stopping
 from autocross.table.coerce import typed
 from autocross.table.source import Source
 
-NETWORK_SHARE = 0.5  # of the time limit
-LEFT_OUT = 0.1  # of the rows, where neither time nor groups are known
+NETWORK_SHARE = 0.5  # share of the time limit that is kept for the network
+LEFT_OUT = 0.1  # share of the rows that judge the network, unless they are a fold by time or group
 PHASE, AGAIN = "training the network", "training the network on all rows"
 
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ Weights = tuple[float, list[Floats]]  # the intercept, and the weights of every 
 
 
 def check(options: Options, source: Source) -> None:
-    """Refuse what a network cannot be trained on."""
+    """Refuse an engine or a table with which no network can be trained."""
     if options.engine == "ray":
         raise OptionError("Option engine='ray' is not for networks, which are trained on this machine. Use engine='threads'.")
     if not source.in_memory:
@@ -46,7 +46,7 @@ def check(options: Options, source: Source) -> None:
 
 
 def deepen(run: Run, source: Source, encoded: Encoded, finished: Finished) -> Finished:
-    """Both parts, trained together. Without time or gain the regression stays as it is."""
+    """Train both parts together. If there is no time for that, or no gain, the regression stays as it is."""
     stopping = run.stopping.for_all()
     with suppress(Stopped):
         left_out = rows_left_out(run, encoded)
@@ -60,7 +60,7 @@ STAGE = LaterStage(NETWORK_SHARE, check, deepen)
 
 
 def rows_left_out(run: Run, encoded: Encoded) -> NDArray[np.bool_]:
-    """Rows that judge the network: a fold of whole periods or groups where such are known, else some at random."""
+    """The rows that judge the network: a fold of whole periods or groups if these are known, or else rows drawn at random."""
     n_rows, folds = encoded.rows.n_rows, encoded.redraw(run.seed)
     left_out: NDArray[np.bool_] = folds.fold == 0
     if folds.kind == "random" or left_out.all():
@@ -71,7 +71,8 @@ def rows_left_out(run: Run, encoded: Encoded) -> NDArray[np.bool_]:
 
 
 def weights_without(run: Run, encoded: Encoded, finished: Finished, left_out: NDArray[np.bool_]) -> Weights:
-    """The regression of rows that are not left out: a network that begins with it has not seen what judges it."""
+    """The weights of a regression that learns only from the rows that are not left out. A network that begins with these weights
+    has not seen the rows that judge it."""
     producer = finished.producer
     draw_folds(run.engine, FoldPlan(1, holdout=True, listed=np.where(left_out, 0, 1).astype(np.uint8)))
     regression = Regression.begin(run.engine, encoded.rows.total_weight, 1, min_count=encoded.min_count)
@@ -91,7 +92,7 @@ def together(
     left_out: NDArray[np.bool_],
     without: Weights,
 ) -> Finished:
-    """Train both parts, first to see for how long, then on all rows."""
+    """Train both parts: a first time to find the best number of epochs, and then on all rows."""
     options = run.options
     assert isinstance(options, DeepOptions)
     producer = finished.producer
@@ -127,7 +128,7 @@ def together(
 
 
 class Told(wide_deep.Watch):
-    """Tells of epochs, and ends them at an interrupt or at the end of the time."""
+    """Reports epochs, and ends the training at an interrupt or when the time is up."""
 
     def __init__(self, run: Run, stopping: Stopping, label: NDArray[np.uint8], weight: Floats) -> None:
         assert isinstance(run.options, DeepOptions)

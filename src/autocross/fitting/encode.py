@@ -1,4 +1,4 @@
-"""The second stage: kinds of columns, codes for their values, and blocks of coded rows. All rows are gone through once more."""
+"""The second stage: kinds of columns, and codes for their values. A second pass over all rows then puts their codes into blocks."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from autocross.table.labels import Classes
 from autocross.table.schema import ColumnSchema, Schema
 from autocross.table.source import Source
 
-# Shares of the time limit after which columns are left out that no encoder was made for, or no code was written of.
+# Once these shares of the time limit are gone, columns are left out that have no encoder yet, or of which no code was written.
 ENCODER_SHARE, FILL_SHARE = 0.4, 0.65
 UNREAD = "not reached within time_limit"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What is known of the rows as a whole."""
+    """What is known about the rows as a whole."""
 
     n_rows: int
     n_rarer: int
     total_weight: float
     target: str
     classes: Classes
-    exponent: int  # weights were divided by 2 to this power
+    exponent: int  # sample weights were divided by 2 to this power
 
     @property
     def mean_weight(self) -> float:
@@ -54,7 +54,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rows that the engine has in blocks, as codes of the encoder's stems. ``redraw`` gives other folds of the same kind."""
+    """The encoder, and what is known about the rows. The engine's blocks have the codes of the encoder's stems. ``redraw`` gives
+    other folds of the same kind."""
 
     encoder: Encoder
     rows: Rows
@@ -76,7 +77,7 @@ def encode(run: Run, source: Source, contents: Contents) -> Encoded:
 
 
 def check_named_columns(run: Run, source: Source) -> None:
-    """The columns that options name must be there."""
+    """Check that the table has the columns that options name."""
     for word in ("time", "groups"):
         name = getattr(run.options, word)
         if name is not None and name not in source.names:
@@ -84,7 +85,7 @@ def check_named_columns(run: Run, source: Source) -> None:
 
 
 def decide_schema(run: Run, contents: Contents, names: Collection[str]) -> Schema:
-    """A kind for every column; say which are left out. Columns without a digest were not reached in time."""
+    """Decide a kind for every column, and say which columns are left out. A column without a digest was not reached in time."""
     options, reporter = run.options, run.reporter
     left_out = dict.fromkeys(options.exclude or (), "excluded")
     if options.groups is not None:
@@ -108,7 +109,7 @@ def decide_schema(run: Run, contents: Contents, names: Collection[str]) -> Schem
 
 
 def decide_encoding(run: Run, n_rows: int, schema: Schema) -> EncodingPlan:
-    """Rare values and granularities, by the user's word or by rule."""
+    """Decide what is rare and which granularities there are, as the user said or by rule."""
     options = run.options
     n_numerical = sum(column.kind == "numerical" for column in schema)
     min_count = options.min_count or encoding_plan.min_count(n_rows)
@@ -127,7 +128,7 @@ def decide_encoding(run: Run, n_rows: int, schema: Schema) -> EncodingPlan:
 
 
 def fit_encoder(run: Run, schema: Schema, contents: Contents, plan: EncodingPlan) -> Encoder:
-    """Codes for what the columns hold."""
+    """Learn codes for the values of all columns."""
     kind = {column.name: column for column in schema}
 
     def with_codes(digest: Digest) -> Digest:
@@ -151,7 +152,7 @@ def fit_encoder(run: Run, schema: Schema, contents: Contents, plan: EncodingPlan
 
 
 def reached(run: Run, encoder: Encoder, names: Collection[str]) -> Encoder:
-    """The encoder of these columns alone, the others being left out for want of time."""
+    """The encoder without the columns that were not reached in time: only ``names`` stay."""
     late = {column.name for column in encoder.schema if column.kind != "ignore"} - {*names}
     if not late:
         return encoder
@@ -170,7 +171,7 @@ def warn_unread(run: Run, names: Collection[str]) -> None:
 
 
 def check_memory(run: Run, encoder: Encoder, contents: Contents) -> None:
-    """Refuse what cannot be done within the limit, before it takes hours."""
+    """Refuse a fit that needs more memory than the limit, before it takes hours."""
     lists = {column.name for column in encoder.schema if column.kind == "multivalue"}
     entries = {digest.name: int(digest.loaded().n.sum()) for digest in contents.digests if digest.name in lists}
     n_rows, of_engine = contents.n_rows, run.engine.memory
@@ -190,7 +191,7 @@ def check_memory(run: Run, encoder: Encoder, contents: Contents) -> None:
 
 
 def fill(run: Run, source: Source, contents: Contents, encoder: Encoder, min_count: int) -> Encoded:
-    """The second pass: codes into blocks, and what must be known of all rows."""
+    """The second pass: put the codes of all rows into blocks, and collect what must be known about all rows."""
     engine, options, n_rows = run.engine, run.options, contents.n_rows
     scratch = None if run.allowed is None else run.allowed.scratch
     if scratch is not None:
@@ -210,10 +211,10 @@ def fill(run: Run, source: Source, contents: Contents, encoder: Encoder, min_cou
     folds, redraw = decide_folds(run, named_columns, times, n_rows)
     n_blocks = n_lots(max(contents.share_rows), engine.n_workers // engine.n_shares)
     engine.exchange(reading.to_blocks, n_blocks, stems, folds.plan, folds.cluster)
-    folds = replace(folds, cluster=None)  # the blocks have it
+    folds = replace(folds, cluster=None)  # the blocks keep it
     if run.allowed is not None:
         encoder.rest()
-        if folds.plan.holdout:  # which stays the same: nothing has to be drawn from the rows any more
+        if folds.plan.holdout:  # a holdout stays the same, so the columns that folds are drawn from can be freed
             holdout = folds
 
             def redraw(seed: int) -> Folds:
@@ -230,7 +231,7 @@ def fill(run: Run, source: Source, contents: Contents, encoder: Encoder, min_cou
 def decide_folds(
     run: Run, named: pl.DataFrame, times: Mapping[str, TimeColumn], n_rows: int
 ) -> tuple[Folds, Callable[[int], Folds]]:
-    """Which rows judge which model, and a way to draw again; ``named`` has the columns that options name."""
+    """Which rows judge which model, and a function that draws other folds. ``named`` has the columns that options name."""
     options, moments = run.options, dict(times)
     if options.time is not None and options.time not in moments:
         moments[options.time] = as_time(named, options.time)
@@ -250,7 +251,7 @@ def decide_folds(
 
 
 def as_time(frame: pl.DataFrame, name: str) -> TimeColumn:
-    """A column named by time= that is no feature, or no date: numbers order the rows just as well."""
+    """The column that time= names, if it is not a time feature. Numbers do as well as dates, because they order the rows."""
     series = frame[name]
     if series.dtype.is_numeric():
         return TimeColumn(series.rank("dense").fill_null(0).cast(pl.Int64).to_numpy())

@@ -1,4 +1,4 @@
-"""The last stage: one model of all rows, and its record of where it comes from."""
+"""The last stage: fit one model to all rows, and record where it comes from."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from autocross.producer.model import About, FoundCross, Model, Producer
 from autocross.search.judging import Accepted
 from autocross.search.stopping import Stopped
 
-FINAL_SWEEPS = 100  # of the final fit at most; crosses that share columns share what they say in slow steps
-CERTAIN_SWEEPS = 5  # of the final fit, unless the time has been up for a while
+FINAL_SWEEPS = 100  # most sweeps of the final fit; crosses that share columns settle slowly
+CERTAIN_SWEEPS = 5  # sweeps that the final fit has even if the time is up, unless it has been up for a while
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Features with weights that were learned from all rows, the penalties of the terms, and what else adds to the log-odds."""
+    """Features with weights learned from all rows, the penalties of the terms, and the network, if there is one."""
 
     producer: Producer
     intercept: float
@@ -46,7 +46,7 @@ def finish(run: Run, rows: Rows, best: Best) -> Finished:
     """Fit the best set to all rows, from the weights already found."""
     producer = Producer(best.encoder, tuple(accepted.coder for accepted in best.accepted))
     terms = {} if best.regression is None else best.regression.terms
-    untuned = Penalty(0.0, tuning.START * rows.mean_weight)  # where the choice would have begun
+    untuned = Penalty(0.0, tuning.START * rows.mean_weight)  # with which the choice of a penalty begins
     penalties = {term: terms[term].penalty if term in terms else untuned for term in producer.terms}
     known = {} if best.regression is None else best.regression.mean_weights()
     zero = {term: np.zeros(field.n_codes) for term, field in zip(producer.terms, producer.fields, strict=True)}
@@ -57,7 +57,7 @@ def finish(run: Run, rows: Rows, best: Best) -> Finished:
 def final_weights(
     run: Run, producer: Producer, rows: Rows, penalties: Mapping[Cross, Penalty], start: Mapping[Cross, Floats]
 ) -> tuple[float, list[Floats]]:
-    """One model on all rows. If the time is up it has fewer sweeps, and at worst only the rate of the labels."""
+    """Fit one model to all rows. If the time is up it has fewer sweeps; in the worst case only the intercept is fitted."""
     engine, sweeps = run.engine, 0
     engine.between = carry_on
     run.reporter.tell(PhaseStarted, phase="fitting all rows", steps=1)
@@ -80,7 +80,7 @@ def final_weights(
 
 
 def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross, ...]) -> Model:
-    """The model with its record of where it comes from; from here on a private one knows hashes only."""
+    """The model with a record of where it comes from. A private model knows only hashes from here on."""
     producer, score = finished.producer, finished.score
     if run.options.private:
         producer = Producer(producer.encoder.private(), producer.crosses)
@@ -95,13 +95,13 @@ def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross
         metric=metric,
         score=score,
     )
-    # In units of the weights as they came, so that a refit weighs new rows against them as the fit did.
+    # In units of the original sample weights, so that a refit compares new rows with the penalties as the fit did.
     penalties = tuple(finished.penalties[term].times(2.0**rows.exponent) for term in producer.terms)
     return Model(producer, finished.intercept, tuple(finished.weights), penalties, about, finished.additions)
 
 
 def found_cross(encoder: Encoder, accepted: Accepted) -> FoundCross:
-    """An accepted cross by the names of its fields and columns."""
+    """An accepted cross, described by the names of its fields and columns."""
     parts = [encoder.fields[number] for number in accepted.coder.fields]
     columns = tuple(dict.fromkeys(part.column for part in parts))
     return FoundCross(tuple(part.name for part in parts), columns, accepted.gain, accepted.error, accepted.n_collisions)

@@ -1,4 +1,5 @@
-"""A fit on one page: read, encode, tune and search, finish; and a refit, which has new rows for old features."""
+"""A whole fit on one page: read, encode, tune, search, finish. Below it, a refit: new weights for the features of a fitted
+model."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ from autocross.table.source import Part, Source
 
 @dataclass(frozen=True)
 class LaterStage:
-    """What another kind of model does after the logistic one is finished, and the share of the time limit that is left for it.
+    """What another kind of model does after the logistic model is finished, and the share of the time limit that is kept for it.
 
-    ``check`` refuses what cannot be done, before the work begins.
+    ``check`` is called before the work begins, and raises an error if this stage cannot run.
     """
 
     share: float
@@ -42,7 +43,7 @@ class LaterStage:
 
 
 def fit(source: Source, options: Options, reporter: Reporter, interrupt: Interrupt, later: LaterStage | None = None) -> Model:
-    """A model of the rows."""
+    """Fit a model to the rows."""
     if later is not None:
         later.check(options, source)
     search_share = 1.0 if later is None else 1.0 - later.share
@@ -57,7 +58,7 @@ def fit(source: Source, options: Options, reporter: Reporter, interrupt: Interru
 
 
 def best_found(run: Run, encoded: Encoded) -> Best:
-    """The best set of features, or the best there was when the search had to end."""
+    """The best set of features that was found by the time the search ended."""
     kept: list[Best] = []
     run.engine.between = run.stopping.check
     try:

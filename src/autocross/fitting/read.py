@@ -1,4 +1,4 @@
-"""The first stage: what each column holds, and which labels there are. All rows are gone through once."""
+"""The first stage: one pass over all rows finds out what each column holds, and which labels there are."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from autocross.table.labels import Classes
 from autocross.table.source import Source
 
 READING = "reading columns"
-LOOK_SHARE = 0.25  # of the time limit, after which columns that were not reached are left out
+LOOK_SHARE = 0.25  # once this share of the time limit is gone, columns that were not reached are left out
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Contents:
 
 
 def read(run: Run, source: Source) -> Contents:
-    """Look at all columns. Those that there is no memory for together are looked at one after the other, each time in all rows."""
+    """Look at all columns. If there is not enough memory to count their values together, take several passes over all rows."""
     run.reporter.tell(PhaseStarted, phase=READING, steps=2)
     if not source.n_rows:
         raise TableError("The table has no rows. Give at least one.")
@@ -46,15 +46,15 @@ def read(run: Run, source: Source) -> Contents:
     n_threads = engine.n_workers // engine.n_shares
     engine.place([Reader(share, number, n_threads) for number, share in enumerate(shares)])
     digests: dict[str, Digest] = {}
-    waiting = dict.fromkeys(sorted(source.names), 0)  # by name, so that the order of columns changes nothing
-    looked: list[Looked] = []  # in the first columns
+    waiting = dict.fromkeys(sorted(source.names), 0)  # sorted, so that the order of columns changes nothing
+    looked: list[Looked] = []  # what the first pass found
     while waiting and not (looked and run.stopping.hurry(LOOK_SHARE)):
         names = columns_that_fit(waiting, run.allowed)
         engine.each(reading.begin_to_look, Request(names, options.types or {}, unused(options), run.allowed))
         go_through(run, 1, reading.look_on, "looked at", LOOK_SHARE)
         new = engine.each(reading.looked)
         if looked and any(share.cut for share in new):
-            break  # these columns are not known in all rows that the first ones are known in
+            break  # this pass met fewer rows than the first one, so its columns are not complete
         looked = looked or new
         digests |= {digest.name: digest for digest in reading.together(new, run.each)}
         waiting = {name: size for name, size in waiting.items() if name not in names} | new[0].waiting
@@ -73,7 +73,8 @@ def read(run: Run, source: Source) -> Contents:
 
 
 def columns_that_fit(expected: Mapping[str, int], allowed: Allowance | None) -> list[str]:
-    """Columns that can be looked at in one pass, one at least, by the bytes that the values of each are expected to take."""
+    """The columns for the next pass, at least one. ``expected`` has the bytes that the values of each column are expected to
+    take."""
     names: list[str] = []
     for name, size in expected.items():
         if names and allowed is not None and size + sum(expected[other] for other in names) > allowed.for_columns:
@@ -83,13 +84,13 @@ def columns_that_fit(expected: Mapping[str, int], allowed: Allowance | None) -> 
 
 
 def unused(options: Options) -> set[str]:
-    """Columns that the user says are no features."""
+    """The columns that options keep out of the features."""
     ignored = {name for name, kind in (options.types or {}).items() if kind == "ignore"}
     return ignored | {*(options.exclude or ())} | ({options.groups} if options.groups else set())
 
 
 def go_through(run: Run, step: int, task: Callable[[Reader, bool], tuple[int, bool]], what: str, share: float) -> None:
-    """A pass over the rows, piece by piece; once this share of the time limit is gone, in a hurry."""
+    """A pass over the rows, piece by piece. Once ``share`` of the time limit is gone, the task is told to hurry."""
     n_rows, done = 0, False
     while not done:
         former = n_rows

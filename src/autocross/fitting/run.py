@@ -1,4 +1,4 @@
-"""What the stages of one fit share: its options, its engine, whom it tells, when it ends, and what it has decided so far."""
+"""What the stages of one fit share: options, engine, reporter, the clock, and what rules have decided so far."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from autocross.producer.model import Rule
 from autocross.scratch import Scratch
 from autocross.search.stopping import Stopping
 
-BLOCK_ROWS = 25_000  # a block of fewer rows is done before another thread has woken up
-EXACT_ROWS = 250_000  # up to which rows that judge are gathered in one place and ranked
+BLOCK_ROWS = 25_000  # work on fewer rows is done before another thread has woken up
+EXACT_ROWS = 250_000  # up to so many rows, the scores of those that judge are gathered in one place and ranked
 
 
 @dataclass
 class Run:
-    """One fit that is under way. ``each`` goes through columns side by side; ``allowed`` is given where codes are kept in files."""
+    """A fit that is under way. ``each`` is a `map` over columns in threads. ``allowed`` is given if codes are kept on disk."""
 
     options: Options
     reporter: Reporter
@@ -46,7 +46,7 @@ class Run:
         self.reporter.tell(RuleApplied, name=name, value=str(value), why=why)
 
     def score(self, regression: Regression) -> float:
-        """The validation score in the user's metric; of many rows counted in bins, within 0.00001 of the exact one."""
+        """The validation score in the user's metric. Many rows are counted in bins, which is within 0.00001 of the exact score."""
         metric = self.options.metric
         regression.needs_odds()
         if regression.n_rows > EXACT_ROWS:
@@ -62,8 +62,8 @@ class Run:
 def started(options: Options, reporter: Reporter, interrupt: Interrupt, search_share: float, on_disk: bool) -> Iterator[Run]:
     """A run with an engine of its own. Starting a cluster takes none of the user's time limit.
 
-    ``search_share`` is the share of the time limit that belongs to the search; ``on_disk`` says that codes are to be kept in files
-    where the engine can do so.
+    ``search_share`` is the share of the time limit that belongs to the search. ``on_disk`` asks to keep codes on disk, if the
+    engine can do so.
     """
     stopping = Stopping(options.time_limit, reporter, interrupt, search_share)
     began = reporter.seconds
@@ -78,5 +78,5 @@ def started(options: Options, reporter: Reporter, interrupt: Interrupt, search_s
 
 
 def n_lots(n_rows: int, n_workers: int) -> int:
-    """A share or a block for each worker where there are rows enough."""
+    """The number of shares or blocks: one for each worker, or fewer if each would have too few rows."""
     return min(n_workers, max(1, n_rows // BLOCK_ROWS))

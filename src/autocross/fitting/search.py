@@ -1,4 +1,4 @@
-"""The fourth stage: crosses, found round by round, from a regression without any or from a checkpoint."""
+"""The fourth stage: the search for crosses, which begins with a regression without crosses or with a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from autocross.search.loop import Search, State
 from autocross.search.stopping import Why
 from autocross.search.together import broaden
 
-ROUND_APART = 7919  # between the seeds of the folds of two rounds
+ROUND_APART = 7919  # difference between the seeds of the folds of two rounds
 
 
 def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
-    """Tune, then search; ``keep`` is given the best whenever there is a better one. Returns why the search ended."""
+    """Tune, then search. ``keep`` is called with the best features whenever there are better ones. Returns why the search ended."""
     folder = checkpoint.folder_of(run.options)
     same = {} if folder is None else identity(run, encoded)
     layout, begun = resumed(run, encoded, same) if run.options.resume is not None else tuned(run, encoded, keep)
@@ -56,13 +56,13 @@ def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
 
 
 def identity(run: Run, encoded: Encoded) -> dict[str, Any]:
-    """What must be the same for the search to go on another time."""
+    """What must be the same if the search is to be resumed later."""
     rows = encoded.rows
     return fingerprint.identity(run.options, run.engine, encoded.encoder, rows.n_rows, rows.target, rows.classes.words, run.rules)
 
 
 def tuned(run: Run, encoded: Encoded, keep: Keep) -> tuple[Layout, Checkpoint]:
-    """Where a search begins that has no crosses yet."""
+    """The beginning of a search that has no crosses yet."""
     n_rules = len(run.rules)
     begun = tune(run, encoded, keep)
     (scored,) = run.history
@@ -72,7 +72,7 @@ def tuned(run: Run, encoded: Encoded, keep: Keep) -> tuple[Layout, Checkpoint]:
 
 
 def resumed(run: Run, encoded: Encoded, same: Mapping[str, Any]) -> tuple[Layout, Checkpoint]:
-    """Where a search was left."""
+    """The state in which a search was left, from its checkpoint."""
     assert run.options.resume is not None
     rows = encoded.rows
     setting = Setting(

@@ -1,4 +1,4 @@
-"""The third stage: which granularities of numbers to keep, and a penalty for every field: a regression without crosses."""
+"""The third stage: choose the granularities of numbers and a penalty for every field, and fit a regression without crosses."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from autocross.models.logistic import Regression, again
 from autocross.search import granularity
 from autocross.search.judging import Accepted
 
-TUNING_ROWS = 1_000_000  # on which penalties are chosen, at most: more rows would choose the same
+TUNING_ROWS = 1_000_000  # most rows on which penalties are chosen; more rows would choose the same
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best that a fit has found so far: if it must end early, this is what it ends with.
+    """The best features that a fit has found so far. If the fit must end early, it ends with these.
 
-    Fields without a term in the regression have not been fitted yet.
+    A field that has no term in the regression has not been fitted yet.
     """
 
     encoder: Encoder
@@ -43,7 +43,8 @@ Keep = Callable[[Best], None]
 
 @dataclass(frozen=True)
 class Layout:
-    """The fields that the blocks have: those of the encoder, and perhaps coarse ones behind them, for groups of crosses only."""
+    """The fields that the blocks have. ``broader`` has those of ``encoder`` and, behind them, coarse fields for groups of
+    crosses."""
 
     kept: Sequence[int]
     encoder: Encoder
@@ -60,7 +61,7 @@ class Tuned:
 
 
 def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
-    """Granularities, then penalties, then a look at whether the folds are honest."""
+    """Choose granularities, then penalties, and then check whether random folds would have promised too much."""
     layout = lay_out(run, encoded, kept_granularities(run, encoded))
     keep(Best(layout.encoder))
     regression = tuned(run, encoded, layout.encoder, keep)
@@ -75,16 +76,16 @@ def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
 
 
 def lay_out(run: Run, encoded: Encoded, kept: Sequence[int], coarse: bool = True) -> Layout:
-    """Put these fields into the blocks, in place of the stems they are read from, and perhaps coarse ones behind them."""
+    """Put these fields into the blocks in place of the stems, and with ``coarse`` also the coarse fields for groups of crosses."""
     encoder = encoded.encoder
     origins, narrower = encoder.origins, encoder.keep(kept)
-    added = encoder.coarse(narrower) if coarse and encoded.folds.n_models > 1 else []  # else groups of crosses are not tried
+    added = encoder.coarse(narrower) if coarse and encoded.folds.n_models > 1 else []  # groups of crosses are tried only with folds
     run.engine.run(keep_fields, [*(origins[at] for at in kept), *((stem, table) for stem, table, _ in added)])
     return Layout(kept, narrower, Encoder(narrower.schema, (*narrower.columns, *(column for _, _, column in added))))
 
 
 def kept_granularities(run: Run, encoded: Encoded) -> list[int]:
-    """The fields of numerical columns that tell most, and all other fields."""
+    """The better half of the numerical fields, and all other fields."""
     fields = encoded.encoder.fields
     stems = {number: stem.tables for number, stem in enumerate(encoded.encoder.stems) if stem.tables}
     judged = [field for tables in stems.values() for field in tables]
@@ -99,12 +100,12 @@ def kept_granularities(run: Run, encoded: Encoded) -> list[int]:
 
 
 def weight_of(block: Block) -> NDArray[np.int64]:
-    """The weight of a block's rows, as by `weigh`."""
+    """The summed weight of the rows of a block, in the form of `reading.weigh`."""
     return reading.weigh(block.weight)
 
 
 def tuned(run: Run, encoded: Encoded, encoder: Encoder, keep: Keep) -> Regression:
-    """All fields fitted, their penalties chosen: where there are many rows, on a sample of them."""
+    """A regression of all fields with the penalties chosen. If there are many rows, a sample of them chooses the penalties."""
     engine, rows, n_models = run.engine, encoded.rows, encoded.folds.n_models
     share = min(1.0, TUNING_ROWS / rows.n_rows)
     if share == 1.0:
@@ -113,7 +114,7 @@ def tuned(run: Run, encoded: Encoded, encoder: Encoder, keep: Keep) -> Regressio
         choose_penalties(run, regression, encoder)
         return regression
     with narrowed(engine, TUNING_ROWS):
-        # A few heavy rows may make a sample weigh more than its share: no sum may be more than twice what is made room for.
+        # A few heavy rows may make the sample weigh more than its share. A sum has room for twice the weight that is given here.
         weight = max(reading.weighed(engine.total(weight_of)) / 2, rows.total_weight * share)
         sample = Regression.begin(engine, weight, n_models, min_count=least_rows(encoded.min_count, share))
         keep(Best(encoder, sample))
@@ -129,7 +130,7 @@ def tuned(run: Run, encoded: Encoded, encoder: Encoder, keep: Keep) -> Regressio
 
 
 def choose_penalties(run: Run, regression: Regression, encoder: Encoder) -> None:
-    """Fit all fields, their penalties chosen on the rows left out."""
+    """Fit all fields, and choose their penalties on the rows left out."""
     phase, step = "tuning penalties", 0
     shared = run.options.penalty == "shared"
     at_most = len(tuning.GRID) + (len(tuning.L1_GRID) if shared else tuning.CYCLES)
@@ -156,7 +157,10 @@ def choose_penalties(run: Run, regression: Regression, encoder: Encoder) -> None
 
 
 def look_for_leaks(run: Run, encoded: Encoded, regression: Regression, score: float) -> bool:
-    """Compare with random folds where rows are kept apart by time or group: a large gap is a leak. Says if it looked."""
+    """If folds are by time or group, compare them with random folds, and warn if the gap is so large that it must be a leak.
+
+    Returns whether the comparison was made, after which the blocks have other folds.
+    """
     rows, folds = encoded.rows, encoded.folds
     if folds.kind == "random" or run.options.metric != "auc":
         return False

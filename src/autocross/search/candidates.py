@@ -1,7 +1,7 @@
-"""The tree of feature sets: children of a set are its pair-wise crosses.
+"""The tree of feature sets: the children of a set are the crosses of two of its features.
 
-A cross is the sorted tuple of its fields, so that crosses with one meaning are one candidate: A x AB is AB. A cross holds
-one granularity of a numerical column at most. Calendar fields of one time column may meet (weekday x hour), unless one
+A cross is the sorted tuple of its fields, so that crosses with the same meaning are one candidate: A x AB is AB. A cross has at
+most one granularity of a numerical column. Calendar fields of one time column may be crossed (weekday x hour), unless one
 determines the other.
 """
 
@@ -25,7 +25,7 @@ def may_meet(one: Field, other: Field) -> bool:
 
 
 def children(features: Iterable[Cross], fields: Sequence[Field], max_order: int | None) -> list[Cross]:
-    """All crosses of two features that are not features yet."""
+    """All crosses of two features, except those that are features already."""
     present = [feature for feature in features if feature]
     known, found = set(present), set()
     for one, other in combinations(present, 2):

@@ -17,15 +17,15 @@ from autocross.kernels import slots
 from autocross.search.fieldwise import Candidate
 
 Ints = NDArray[np.int64]
-Coded = tuple[CrossCoder, int]  # a cross, and how many of its values share a bucket
-MOST_BITS = 22  # of the numbers of buckets by which rare keys are told
+Coded = tuple[CrossCoder, int]  # a cross with its codes, and how many of its values share a bucket with another
+MOST_BITS = 22  # log2 of the largest number of buckets by which rare keys are recognised
 
 
 # Tasks.
 
 
 def sift(block: Block, one: Candidate, n_buckets: int, least: int) -> Ints:
-    """How many entries have a key of each bucket, as far as it matters."""
+    """How many entries have a key in each bucket. Counts stop at ``least``, beyond which they do not matter."""
     found = np.zeros(n_buckets, np.int64)
     for part in in_parts([block.coded((at,)) for at in one.cross]):
         keys = cross_key(pair_up(part)[0], one.sizes)
@@ -34,10 +34,11 @@ def sift(block: Block, one: Candidate, n_buckets: int, least: int) -> Ints:
 
 
 def distinct(block: Block, one: Candidate, n_buckets: int, bits: NDArray[np.uint8]) -> tuple[Ints, NDArray[np.uint32], Ints]:
-    """Keys of a cross in the buckets that ``bits`` tells, the fields' codes behind each, and how many entries have it."""
+    """The distinct keys of a cross in the buckets that ``bits`` marks, the codes of the fields behind each key, and how many
+    entries have it."""
     enough, exact = np.unpackbits(bits, count=n_buckets).view(np.bool_), math.prod(one.sizes) <= MODULUS
     found: list[Ints] = []
-    values: list[NDArray[np.uint32]] = []  # of hashed keys, which do not tell them
+    values: list[NDArray[np.uint32]] = []  # needed for hashed keys, from which codes cannot be computed
     for part in in_parts([block.coded((at,)) for at in one.cross]):
         columns, _ = pair_up(part)
         keys = cross_key(columns, one.sizes)
@@ -56,7 +57,7 @@ def distinct(block: Block, one: Candidate, n_buckets: int, bits: NDArray[np.uint
 
 @changes(lambda coder: [codes_of(coder.fields)], anew=True)
 def put(block: Block, coder: CrossCoder) -> int:
-    """Keep the cross's codes; returns the most codes of a row."""
+    """Keep the codes of the cross; returns the largest number of codes in a row."""
     coded = coder.encode([block.coded((at,)) for at in coder.fields])
     block.keep(coder.fields, coded)
     return coded.width
@@ -70,7 +71,7 @@ def forget(block: Block, crosses: Collection[Cross]) -> None:
 
 
 class CodedCrosses:
-    """The crosses whose codes the blocks of an engine have."""
+    """Keeps track of the crosses whose codes are in the blocks of an engine."""
 
     def __init__(self, engine: Engine, n_rows: int) -> None:
         self.engine = engine
@@ -78,7 +79,7 @@ class CodedCrosses:
         self.there: set[Cross] = set()
 
     def put(self, coder: CrossCoder) -> int:
-        """Put the codes of a cross into the blocks; returns the most codes of a row."""
+        """Put the codes of a cross into the blocks; returns the largest number of codes in a row."""
         self.there.add(coder.fields)
         return max(self.engine.each(put, coder))
 
@@ -89,8 +90,9 @@ class CodedCrosses:
         self.there -= gone
 
     def code(self, one: Candidate, min_count: int) -> Coded:
-        """Exact codes of a cross, put into the blocks, and how many of its values share a bucket with another."""
-        # A key of a bucket with few entries is rare: most keys of a wide cross need not be looked at one by one.
+        """Compute the exact codes of a cross and put them into the blocks. The second result is how many of its values share a
+        bucket."""
+        # A key in a bucket with few entries is rare. So most keys of a cross with many values need not be counted one by one.
         n_buckets = min(math.prod(one.sizes), 1 << min(MOST_BITS, math.ceil(math.log2(max(self.n_rows, 2)))))
         enough = np.packbits(self.engine.total(sift, one, n_buckets, min_count) >= min_count)
         parts = self.engine.each(distinct, one, n_buckets, enough)

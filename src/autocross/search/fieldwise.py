@@ -1,7 +1,7 @@
-"""Field-wise logistic regression: how much one candidate cross adds, its weights alone learning.
+"""Field-wise logistic regression: how much a candidate cross adds if only its own weights learn.
 
-The odds of the current set are frozen. With one code a row the candidate's weights do not interact: one pass for the
-sums, one step from zero under each penalty, one pass over the rows left out.
+The odds of the current set are frozen. Each row has one code of the candidate, so its weights do not interact. One pass over the
+rows gathers the sums, the weights take one step from zero under each penalty, and one pass over the rows left out judges the steps.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from autocross.options import Metric
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# While candidates compete, keys beyond this many share codes. Primes, so that regular keys do not collide regularly.
+# While candidates compete, keys share slots if there are more keys than this. The numbers are primes, so that regular keys do not
+# collide regularly.
 SLOTS = dict(zip(range(12, 18), (4093, 8191, 16381, 32749, 65521, 131071), strict=True))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A cross in competition, and how many codes its fields have.
+    """A cross that competes, and how many codes its fields have.
 
-    ``width`` is the most entries a row has in it, ``axis`` the field along which it has neighbours.
+    ``width`` is the largest number of entries that a row has in it. ``axis`` is the field along which it has neighbours.
     """
 
     cross: Cross
@@ -44,12 +45,12 @@ class Candidate:
     axis: int | None = None
 
     def n_slots(self, n_rows: int) -> int:
-        """Slots for all keys, or about one a row where there would be more."""
+        """The number of slots: one for each possible key, or about one for each row if that is less."""
         bits = min(max(math.ceil(math.log2(n_rows)), min(SLOTS)), max(SLOTS))
         return min(math.prod(self.sizes), SLOTS[bits])
 
     def chain(self, n_slots: int, code: NDArray[np.uint32]) -> Chain | None:
-        """Codes of slots that differ along the axis only are neighbours, unless keys share slots."""
+        """The chain of the slots' codes: slots that differ only along the axis are neighbours. None if keys share slots."""
         if self.axis is None or math.prod(self.sizes) > n_slots:
             return None
         size, inner = self.sizes[self.axis], math.prod(self.sizes[self.axis + 1 :])
@@ -62,7 +63,7 @@ class Candidate:
 
 
 def candidate(cross: Cross, fields: Sequence[Field]) -> Candidate:
-    """The candidate that crosses these of the fields."""
+    """The candidate for a cross of these fields."""
     parts = [fields[at] for at in cross]
     width = min(math.prod(part.width for part in parts), MOST_ENTRIES)
     return Candidate(cross, tuple(part.n_codes for part in parts), width, axis_of(parts))
@@ -70,7 +71,8 @@ def candidate(cross: Cross, fields: Sequence[Field]) -> Candidate:
 
 @dataclass(frozen=True)
 class Contest:
-    """What candidates compete in, and the penalties each may try, with neighbours held together or without."""
+    """The metric in which candidates compete, and the penalties that each may try: plain ones, and those that hold neighbours
+    together."""
 
     metric: Metric
     plain: tuple[Penalty, ...]
@@ -79,7 +81,8 @@ class Contest:
 
 @dataclass(frozen=True)
 class Rung:
-    """Rows a rung learns from and is judged on, how many a value needs to have a weight, and the score of the current set there."""
+    """A rung: how many rows learn, how many judge, how many a value needs to have a weight, and the score of the current set
+    there."""
 
     learned: int
     judged: int
@@ -88,7 +91,7 @@ class Rung:
 
 
 def slot_codes(bits: NDArray[np.uint8], n_slots: int) -> tuple[NDArray[np.uint32], int]:
-    """The code of every slot, and how many codes there are. ``bits`` tells the slots with a code of their own; others are rare."""
+    """The code of every slot, and how many codes there are. ``bits`` marks slots that get a code of their own; others are rare."""
     code = np.empty(n_slots, np.uint32)
     return code, slots.number(bits, FIRST, RARE, code)
 
@@ -98,12 +101,13 @@ def first_rows(block: Block, n: int) -> tuple[NDArray[Any], NDArray[Any], NDArra
     return block.label[:n], block.weight[:n], block.fold[:n], block.odds[:n]
 
 
-# Tasks: candidates are laid out in the block, then their codes learn and are judged.
+# Tasks: the codes of candidates are put into the block, then their weights learn and are judged.
 
 
 @changes("trials", anew=True)
 def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]:
-    """Put the slots of the first rows into the block; returns how many of those that learn each slot has, as far as it matters."""
+    """Put the slots of the first rows into the block. Returns how many learning rows each slot has; counts stop where they no
+    longer matter."""
     last, first = block.among_first(max(on.learned, on.judged)), block.among_first(on.learned)
     block.trials, found = [], []
     for one in entrants:
@@ -123,7 +127,7 @@ def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]
 
 @changes("trials")
 def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, units: Sequence[float]) -> list[Ints]:
-    """Give each slot its code; then gradient, curvature and rows of every code: (n_codes, n_models, 3)."""
+    """Replace slots by codes, then gather gradient, curvature and number of rows of every code: (n_codes, n_models, 3)."""
     last, found = block.among_first(first_n), []
     for (bits, n_slots), coded, unit in zip(coded_slots, block.trials, units, strict=True):
         code, n_codes = slot_codes(bits, n_slots)
@@ -140,7 +144,7 @@ def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], f
 
 
 def judge(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> list[Ints]:
-    """Loss on the left-out rows for each try of each candidate."""
+    """Loss on the left-out rows for each step that is tried, candidate by candidate."""
     last, found = block.among_first(first_n), []
     for factors, trial in zip(tries, block.trials, strict=True):
         coded = trial.between(0, last)
@@ -163,7 +167,7 @@ def base_loss(block: Block, first_n: int, unit: float) -> Ints:
 
 
 def tally(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> list[Ints]:
-    """Left-out rows by bin of their odds and label, for each try of each candidate: (n_tries, n_bins, 2)."""
+    """Left-out rows by bin of their odds and by label, for each step that is tried: (n_tries, n_bins, 2) for each candidate."""
     last = block.among_first(first_n)
     rows = np.flatnonzero(block.fold[:last] < block.odds.shape[1])
     fold = block.fold[rows]
@@ -181,7 +185,7 @@ def tally(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> l
 
 
 def rung(engine: Engine, regression: Regression, contest: Contest, learned: int, judged: int, n_rows: int) -> Rung:
-    """A rung of the tournament."""
+    """The rung with so many learning and judging rows."""
     least = least_rows(regression.min_count, learned / n_rows)
     if contest.metric == "log_loss":
         unit = regression.loss_unit
@@ -192,7 +196,7 @@ def rung(engine: Engine, regression: Regression, contest: Contest, learned: int,
 def gains(
     engine: Engine, regression: Regression, contest: Contest, entrants: Sequence[Candidate], on: Rung
 ) -> Iterator[tuple[float, Penalty]]:
-    """How much each candidate raises the score of the left-out rows, and under which penalty. Losses are summed over rows."""
+    """By how much each candidate raises the score of the left-out rows, and under which penalty. Losses are summed over rows."""
     together = max(1, engine.stride // max(on.learned, on.judged))
     for first in range(0, len(entrants), together):
         yield from gains_of_some(engine, regression, contest, entrants[first : first + together], on)
@@ -201,8 +205,8 @@ def gains(
 def gains_of_some(
     engine: Engine, regression: Regression, contest: Contest, entrants: Sequence[Candidate], on: Rung
 ) -> Iterator[tuple[float, Penalty]]:
-    """Those of candidates that are laid out at the same time."""
-    # A slot too rare to have a weight of its own needs no code either: what is left fits the cache.
+    """The gains of candidates that are in the blocks at the same time."""
+    # A slot that is too rare to have a weight of its own needs no code either, and then the sums fit into the cache.
     counts = engine.totals(lay_out, entrants, on)
     coded = [(np.packbits(count >= on.least), len(count)) for count in counts]
     sums = engine.totals(gather, coded, on.learned, [regression.unit_for(one.width) for one in entrants])
@@ -222,7 +226,7 @@ def gains_of_some(
 def steps(
     regression: Regression, contest: Contest, one: Candidate, coded: tuple[NDArray[np.uint8], int], sums: Ints, least: int
 ) -> Floats:
-    """What a step of its weights under each penalty does to the odds: (n_codes, n_models, n_penalties)."""
+    """The factors by which a step under each penalty multiplies the odds: (n_codes, n_models, n_penalties)."""
     tied, unit = sums[:, :, 2] < least, regression.unit_for(one.width)
     tied[:FIRST] = False
     kernels.tie(sums, tied)

@@ -1,7 +1,7 @@
-"""Which granularities of the numerical columns to keep: the best half, and of every column at least one.
+"""Which granularities of the numerical columns to keep: the better half, with at least one of every column.
 
-A field is judged by field-wise logistic regression over the base rate: one step of its weights under each penalty of
-the grid, scored on the rows left out.
+A field is judged alone, by how much it improves on the base rate: its weights take one step under each penalty of the grid, and the
+loss on the rows left out decides.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Table = NDArray[Any]
 def gains(
     engine: Engine, total_weight: float, n_models: int, fields: Sequence[Field], stems: Mapping[int, Mapping[int, Table]]
 ) -> dict[int, float]:
-    """How much each field brings the left-out loss down from that of the base rate.
+    """By how much each field lowers the left-out loss, compared with the base rate.
 
-    The blocks have codes of stems, ``stems`` a table from these to the codes of each field: one pass over the rows serves all
-    fields of a stem, since sums of sums are the same to the bit.
+    The blocks have the codes of stems, and ``stems`` has, for each stem and field, a table from codes of the stem to codes of the
+    field. One pass over the rows serves all fields of a stem, because adding up the sums of codes gives the same bits.
     """
     regression = Regression.begin(engine, total_weight, n_models)
     regression.converge(FINE)
@@ -49,7 +49,7 @@ def gains(
 
 
 def best_half(fields: Sequence[Field], gain: dict[int, float]) -> list[int]:
-    """The better half of the fields judged, rounded up, and the best of any column that would be left without."""
+    """The better half of the judged fields, rounded up, and the best field of every column that would have none."""
     ranked = sorted(gain, key=lambda at: (-gain[at], at))
     kept = ranked[: (len(ranked) + 1) // 2]
     columns = {fields[at].column for at in kept}

@@ -1,7 +1,7 @@
-"""Successive mini-batch gradient descent: candidates compete on ever more rows, the best of them going on.
+"""Successive mini-batch gradient descent: candidates compete on more and more rows, and the best go on.
 
-Sums are taken at weight zero, so a rung's sums over all its rows are those of the former rung plus those of the new rows:
-learning goes on where it stopped.
+Sums are taken at weight zero. So the sums of a rung are those of the former rung plus those of the new rows, and to learn from all
+rows of the rung is to go on where learning had stopped.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Scored:
 class Rungs(ABC):
     """How many rows each rung of a tournament sees."""
 
-    judges: int  # times as many rows judge as learn, where there is a single holdout,
-    most_judges: int  # up to so many
+    judges: int  # with a single holdout, this many times the learning rows are looked at to find those that judge,
+    most_judges: int  # but no more than this many
 
     @abstractmethod
     def plan(self, n_candidates: int, n_rows: int, rarer_rate: float) -> list[tuple[int, int]]:
         """The rows of each rung, and how many candidates compete on them; the last rung decides."""
 
     def judged(self, n_learned: int, n_rows: int) -> int:
-        """How many rows judge where there is a single holdout."""
+        """With a single holdout: how many rows are looked at. Those of the holdout among them judge."""
         return min(n_rows, max(n_learned, min(self.judges * n_learned, self.most_judges)))
 
 
@@ -47,9 +47,9 @@ class Rungs(ABC):
 class GrowingRungs(Rungs):
     """Each rung has twice the rows of the one before, and the last few candidates compete on all rows.
 
-    The first rung has a floor, ``fewest_rows`` rows and ``fewest_rarer`` of the rarer label, and is one part in ``fewest_share`` of
-    all rows where that is no more than ``share_ends``. After a rung of so many rows one candidate in ``going_on`` goes on, after a
-    smaller one every other.
+    The first rung has one in ``fewest_share`` of all rows, but no more than ``share_ends``. In any case it has ``fewest_rows``
+    rows, and ``fewest_rarer`` of the rarer label. After a rung of at least ``share_ends`` rows, one candidate in ``going_on`` goes
+    on; after a smaller rung, every other one does.
     """
 
     fewest_rows: int
@@ -72,8 +72,9 @@ class GrowingRungs(Rungs):
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRungs(Rungs):
-    """The paper's: N blocks of rows, N being ``n_of_small`` times the blocks of all rungs up to ``small`` rows, else ``n_of_large``
-    times. Half of the candidates go on, and the last one is the best."""
+    """The rungs of the paper. The rows are divided into N blocks. N is ``n_of_small`` times the number of blocks that all rungs use
+    if there are up to ``small`` rows, and ``n_of_large`` times that number otherwise. Half of the candidates go on after each rung,
+    and the last one left is the best."""
 
     small: int
     n_of_small: int
@@ -97,15 +98,15 @@ def tournament(
     n_rows: int,
     watch: Watch,
 ) -> list[Scored]:
-    """The candidates of the last rung, best first. ``watch`` is told of each rung: its number, how many there are, its
-    rows, its ranking."""
+    """The candidates of the last rung, best first. ``watch`` is called after each rung with its number, the number of rungs, its
+    rows, and its ranking."""
     regression.needs_odds()
     planned = rungs.plan(len(candidates), n_rows, regression.rarer_rate)
     left = list(candidates)
     ranked: list[Scored] = []
     for number, (learned, n_candidates) in enumerate(planned, start=1):
         left = left[:n_candidates]
-        # Folds judge with the rows of the rung.
+        # With folds, the rows of the rung judge too.
         judged = learned if regression.n_models > 1 else rungs.judged(learned, n_rows)
         on = fieldwise.rung(engine, regression, contest, learned, judged, n_rows)
         gains = fieldwise.gains(engine, regression, contest, left, on)

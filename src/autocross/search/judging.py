@@ -1,7 +1,7 @@
 """The one way to judge a proposal: is the set better with these crosses than without, beyond chance?
 
 A proposal is one cross or several. Both sets are fitted to the same rows and judged by the rows left out, row by row, so that the
-gain has a standard error. How many sweeps the weights get, and how much they must gain, is said by a `Trial` of the policy.
+gain has a standard error. A `Trial` of the policy says how many sweeps the weights get, and how much they must gain.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from autocross.search.coding import Coded
 from autocross.search.policy import Trial
 
 Ints = NDArray[np.int64]
-SQUARE_DIGITS = (1 << 52, 1 << 26, 1)  # by which a summed square is written: none overflows below 2^37 rows
+SQUARE_DIGITS = (1 << 52, 1 << 26, 1)  # places of the digits of a square; no sum of digits overflows below 2^37 rows
 
 
 # Tasks.
@@ -41,18 +41,18 @@ def row_losses(block: Block) -> NDArray[np.float64]:
 
 @changes("former", reads=("odds", "fold"), anew=True)
 def remember(block: Block) -> None:
-    """Keep odds and losses of the current set, for comparison."""
+    """Keep the odds and losses of the current set, to compare others with them."""
     block.former = (copied(block.odds, block.former[0]), row_losses(block))
 
 
 @changes("odds", reads=("former",), anew=True)
 def recall(block: Block) -> None:
-    """Go back to what was remembered."""
+    """Go back to the odds that were remembered."""
     block.odds = copied(block.former[0], block.odds)
 
 
 def copied(values: NDArray[np.float64], room: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The same values elsewhere: in an array that is no longer needed, if it has the shape."""
+    """A copy of the values: in ``room``, an array that is no longer needed, if it has the right shape."""
     if room.shape != values.shape:
         return values.copy()
     np.copyto(room, values)
@@ -62,8 +62,8 @@ def copied(values: NDArray[np.float64], room: NDArray[np.float64]) -> NDArray[np
 def compare(block: Block, unit: float) -> Ints:
     """Number of rows, summed gain, and summed square of the gain over the remembered losses, in fixed point.
 
-    The square of a heavy row's gain may be far larger than any sum of gains, so squares are added up digit by digit, the highest
-    first.
+    The squared gain of a heavy row may be far larger than any sum of gains. Squares are therefore split into digits, and each digit
+    is added up on its own. The highest digit comes first.
     """
     gains = block.former[1] - row_losses(block)
     squares, digits = gains**2 * unit, []
@@ -90,7 +90,7 @@ def compare_clusters(block: Block, unit: float, n_clusters: int) -> Ints:
 
 @dataclass(frozen=True)
 class Accepted:
-    """A cross of the solution: its codes, its first penalty, and what it gained a row on fresh folds, with the standard error."""
+    """An accepted cross: its codes, its first penalty, and what it gained per row on fresh folds, with the standard error."""
 
     coder: CrossCoder
     penalty: Penalty
@@ -103,10 +103,10 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Crosses that are accepted or refused as one, and the regression of the set with them, their weights being zero.
+    """Crosses that are accepted or refused together, and a regression of the set with them, in which their weights are still zero.
 
-    ``near`` are the terms that the first sweeps go over, None for
-    all. ``n_rivals`` is how many candidates the proposal was chosen from by what it gains; one that was not chosen so has none.
+    ``near`` has the terms that the first sweeps go over; None means all. ``n_rivals`` is the number of candidates from which the
+    proposal was chosen by its gain, or None if it was not chosen by its gain.
     """
 
     name: str
@@ -126,7 +126,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an accepted proposal gains a row, with the standard error, and the score of the set with it."""
+    """What an accepted proposal gains per row, with the standard error, and the score of the set with it."""
 
     gain: float
     error: float
@@ -141,7 +141,7 @@ class Judge:
         self.reporter = reporter
         self.n_clusters = n_clusters
         self.score = score
-        self.n_moves = 0  # of the regression that is remembered, at that time
+        self.n_moves = 0  # how often the remembered regression had changed when it was remembered
 
     def remember(self, regression: Regression) -> None:
         """From now on proposals are compared with this regression, whose odds the blocks hold."""
@@ -159,7 +159,8 @@ class Judge:
         self.engine.odds_of = regression
 
     def judge(self, proposal: Proposal, has_crosses: bool, former_score: float, round: int) -> Verdict | None:
-        """What the proposal gains over the set that is remembered, if that is enough. ``has_crosses`` tells of that set."""
+        """What the proposal gains over the remembered set, or None if that is not enough. ``has_crosses`` says whether the
+        remembered set has crosses."""
         trial, regression = proposal.trial, proposal.regression
         errors = proposal.errors(has_crosses)
         regression.converge(FINE, trial.look, proposal.near)
@@ -172,7 +173,7 @@ class Judge:
         if proven and trial.settle:
             regression.converge(FINE, trial.settle)
         score = self.score(regression)
-        # Rows of one label have no AUC: then the loss alone decides, if it does at all.
+        # If all rows that judge have one label, there is no AUC, and the loss alone decides.
         risen = score > former_score + trial.lift or (math.isnan(score) and errors is not None)
         accepted = proven and risen
         facts = {"cross": proposal.name, "gain": gain, "error": error, "needed": needed, "accepted": accepted, "score": score}
@@ -180,8 +181,8 @@ class Judge:
         return Verdict(gain, error, score) if accepted else None
 
     def gain(self, regression: Regression) -> tuple[float, float]:
-        """Gain a row of mean weight over what is remembered, and its standard error. Rows of one group or period do not err on
-        their own."""
+        """The gain over the remembered set, for a row of mean weight, and its standard error. Rows of one group or period are not
+        independent, so their errors are added up before they are squared."""
         regression.needs_odds()
         if self.engine.former_of is None:
             raise WrongOrder("The blocks remember no regression to compare with.")

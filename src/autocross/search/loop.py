@@ -1,7 +1,7 @@
 """The search: beam search over feature sets, round by round.
 
-A round judges all children of the current set by field-wise regression, refits the set without and with the best of them on
-fresh folds, and accepts those for which the left-out loss falls by more than chance among so many candidates would explain.
+A round ranks all children of the current set by field-wise regression. It then refits the set on fresh folds, with and without the
+best children, and accepts those that lower the left-out loss by more than chance would explain among so many candidates.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from autocross.search.stopping import Why
 
 @dataclass(frozen=True)
 class State:
-    """A feature set of the tree: its crosses, and a regression of it on the folds of its round, with its score and loss there.
+    """A feature set of the tree: its crosses, and a regression on the folds of its round, with the score and loss there.
 
-    ``rise`` is by how much its round raised the score.
+    ``rise`` says by how much its round raised the score.
     """
 
     accepted: tuple[Accepted, ...]
@@ -75,15 +75,15 @@ class Search:
         self.score = score
         self.judge = Judge(engine, reporter, n_clusters, score)
         self.codes = CodedCrosses(engine, n_rows)
-        self.last: dict[Cross, float] = {}  # a candidate's gain a row when it was last scored
-        self.in_vain: set[Cross] = set()  # crosses that were refitted and did not gain enough
+        self.last: dict[Cross, float] = {}  # what a candidate gained per row when it was last scored
+        self.in_vain: set[Cross] = set()  # crosses that were proposed and refused
         self.keep: Callable[[State], None]
 
     def run(self, beam: list[State], keep: Callable[[State], None], finished: Callable[[list[State]], None]) -> tuple[State, Why]:
-        """Add crosses round by round, following the best few sets, until a condition ends it; returns the best set and which.
+        """Add crosses round by round, following the few best sets. Returns the best set, and why the search ended.
 
-        ``keep`` is given the best set whenever there is a better one, in case the search is not let to its end, ``finished`` all
-        sets that a round begins with.
+        ``keep`` is called with the best set whenever there is a better one, in case something ends the search early. ``finished``
+        is called at the beginning of each round, with all sets that are followed.
         """
         self.keep = keep
         keep(beam[0])
@@ -99,11 +99,11 @@ class Search:
         return beam[0], why
 
     def forget_all_but(self, states: Sequence[State]) -> None:
-        """Drop the codes of crosses that none of these sets has."""
+        """Drop the codes of all crosses that are in none of these sets."""
         self.codes.forget_all_but({cross for state in states for cross in state.features})
 
     def reason(self, state: State) -> Why | None:
-        """Why the search ends here, if it does."""
+        """The reason why the search ends at this state, or None."""
         if state.regression.rarer_rate * self.n_rows < self.policy.fewest_rarer:
             return Why.TOO_FEW
         if self.options.max_crosses is not None and len(state.accepted) >= self.options.max_crosses:
@@ -113,7 +113,7 @@ class Search:
         return None
 
     def step(self, state: State) -> list[State]:
-        """The best children, if they are better than the state beyond chance."""
+        """One round: the children that are better than the state by more than chance."""
         possible = self.children(state)
         if not possible:
             return []
@@ -131,7 +131,7 @@ class Search:
         return self.accept(state, [scored for scored in ranked if scored.gain > self.policy.least_gain], len(possible))
 
     def contest(self, regression: Regression) -> fieldwise.Contest:
-        """What candidates compete in, and under which penalties."""
+        """The metric and the penalties of a tournament."""
         metric = self.policy.compete_in or self.options.metric
         if self.policy.plain is None:
             (shared,) = {term.penalty for cross, term in regression.terms.items() if cross != INTERCEPT}
@@ -141,12 +141,13 @@ class Search:
         return fieldwise.Contest(metric, plain, smooth)
 
     def enter(self, state: State) -> None:
-        """Bring the blocks to a state, from its weights alone: what happened to the odds before leaves no trace in a round."""
+        """Set the odds in the blocks from the weights of the state alone, so that nothing that happened before shows in the
+        round."""
         self.draw_folds(state.round, state.regression.n_models)
         state.regression.restore()
 
     def draw_folds(self, round: int, n_models: int) -> None:
-        """The folds of a round; the rows of a single holdout stay the same."""
+        """Draw the folds of a round. A single holdout stays the same."""
         if n_models > 1:
             draw_folds(self.engine, self.fresh(round).plan)
 
@@ -154,13 +155,14 @@ class Search:
         """The crosses that may come next."""
         features = state.features
         if len(features) > self.policy.widest:
-            # So many columns that their pairs cannot all be tried: those with the largest effects of their own may cross.
+            # There are too many features to try all pairs, so only those with the largest effects are crossed.
             features = sorted(features, key=lambda cross: (-state.regression.effect(cross), cross))[: self.policy.widest]
         crosses = children(features, self.fields, self.options.max_order)
         return [fieldwise.candidate(cross, self.fields) for cross in crosses if cross not in state.regression.terms]
 
     def worth_scoring(self, state: State, possible: list[fieldwise.Candidate]) -> list[fieldwise.Candidate]:
-        """What a round makes new, and of the rest those that were best when last scored; everything every few rounds."""
+        """The candidates that are new in this round, and those of the others that were best when last scored. Every few rounds,
+        all."""
         if state.round % self.policy.everything_every == 0:
             return possible
         known = [candidate for candidate in possible if candidate.cross in self.last]
@@ -177,8 +179,8 @@ class Search:
     def accept(self, state: State, ranked: list[halving.Scored], n_rivals: int) -> list[State]:
         """Refit the set on fresh folds, and propose the best crosses one after the other.
 
-        A wider beam takes several children side by side. A single set takes several crosses in a row, each judged on top of the
-        ones before.
+        With a wider beam, several children stand side by side. With a beam of one, several crosses are accepted in a row, and each
+        is judged on top of those before it.
         """
         if not ranked:
             return []
@@ -213,7 +215,7 @@ class Search:
         return [replace(child, rise=child.score - begun) for child in (better[-1:] if in_a_row else better)]
 
     def simpler_first(self, ranked: Sequence[halving.Scored]) -> list[halving.Scored]:
-        """Before each cross those of fewer of its columns that gain nearly as much."""
+        """The ranking, with simpler crosses first: a cross of fewer of the same columns that gains nearly as much goes ahead."""
         in_order: list[halving.Scored] = []
         for best in ranked:
             enough, columns = self.policy.simpler * best.gain, self.columns(best.candidate.cross)
@@ -222,7 +224,7 @@ class Search:
         return in_order
 
     def propose(self, state: State, best: halving.Scored, n_rivals: int) -> State | None:
-        """The state with the cross, if that is better beyond chance."""
+        """The state with the cross, or None if the cross is refused."""
         regression, cross = state.regression.branch(), best.candidate.cross
         coder, n_collisions = self.codes.code(best.candidate, regression.min_count)
         field = coder.field([self.fields[at] for at in cross])
@@ -242,19 +244,20 @@ class Search:
         return state.with_crosses([Accepted(coder, penalty, *gained, n_collisions)], regression, verdict.score)
 
     def refitted(self, state: State) -> State:
-        """The state's set on the folds of the next round."""
+        """The same set, refitted on the folds of the next round."""
         regression = self.refit(state)
         return replace(state, regression=regression, round=state.round + 1, score=self.score(regression))
 
     def refit(self, state: State) -> Regression:
-        """The state's set on fresh folds, from nothing: old weights have seen the rows that judge now. A holdout stays unseen."""
+        """A regression of the same set on fresh folds. It begins from zero, because the old weights have seen the rows that judge
+        now. With a holdout the old weights can stay."""
         relax = self.policy.relax if state.accepted else None
         if state.regression.n_models > 1:
             self.draw_folds(state.round + 1, state.regression.n_models)
             regression = again(state.regression, FINE, tuning.MAX_SWEEPS if relax is None else self.policy.rough_sweeps)
         else:
             regression = state.regression.branch()
-        if relax is not None:  # a cross with much to say may say it now
+        if relax is not None:  # a strong cross may lower its penalty now
             for accepted in state.accepted:
                 tuning.choose_near(regression, accepted.coder.fields, accepted.penalty, relax)
         regression.converge(FINE, self.policy.refit_sweeps)

@@ -1,8 +1,8 @@
-"""Every number that steers a search for crosses, in two sets: what works best for us, and what the paper says.
+"""Every number that steers a search for crosses, in two policies: what works best for us, and what the paper says.
 
 `AUTO` is the default; `PAPER` follows the paper to the letter (``halving="paper"``). The search reads its numbers from the policy
-and never asks which of the two it runs under. How the first regression chooses its penalties, before there is any cross, is the
-business of `models.tuning`, and the same under both.
+and never asks which of the two it has. How the first regression chooses its penalties, before there is any cross, is decided in
+`models.tuning`, in the same way under both policies.
 """
 
 from __future__ import annotations
@@ -46,53 +46,53 @@ class Group:
 
     orders: tuple[int, ...]
     strongest: int  # columns that are crossed with each other
-    penalty: Penalty  # under which they are judged
+    penalty: Penalty  # of the crosses while they are judged
     trial: Trial
-    coarse: bool  # whether numbers are crossed by a few bins of their own
-    needs_cross: bool  # whether it is tried only where the search has found a cross
-    needs_sparse: bool  # whether it is tried only where some pair has few rows for each value
-    dense_only: bool  # whether it leaves such pairs out
+    coarse: bool  # whether numbers take part by a field of few bins that exists for groups alone
+    needs_cross: bool  # whether the group is tried only if the search has found a cross
+    needs_sparse: bool  # whether the group is tried only if some pair has few rows for each possible value
+    dense_only: bool  # whether the group leaves such pairs out
     retune: bool  # whether an accepted group chooses one penalty for all fields anew, and keeps all its crosses
 
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """The numbers of one way to search. What each is for is said here, and why it has its value beside the value."""
+    """The numbers of one way to search. The comments here say what each number is for; those beside the values say why."""
 
     # Which crosses compete.
-    fewest_rarer: int  # rows of the rarer label without which there is no search
+    fewest_rarer: int  # with fewer rows of the rarer label there is no search
     widest: int  # most features that are crossed with each other
-    rescored: int  # candidates of former rounds that compete again, the best of them
-    everything_every: int  # in each so-manieth round all candidates compete
+    rescored: int  # how many of the best candidates of former rounds compete again
+    everything_every: int  # all candidates compete again after this many rounds
 
     # How they compete.
     rungs: Rungs
     compete_in: Metric | None  # None: in the user's metric
     plain: tuple[Penalty, ...] | None  # penalties that a candidate may try; None: only the one that all fields share
-    smooth: tuple[Penalty, ...]  # and with neighbours held together, where a cross has any
-    least_gain: float  # a finalist that does not gain more than this is not proposed
+    smooth: tuple[Penalty, ...]  # penalties that it may try as well, if it has neighbours to hold together
+    least_gain: float  # a finalist must gain more than this to be proposed
 
     # How the best are proposed.
-    simpler: float  # of a cross's gain: a cross of fewer of its columns that reaches it is proposed first
-    shrink: float  # times the penalty that is best for a cross alone
+    simpler: float  # a cross of fewer of the same columns is proposed first, if it reaches this share of the gain
+    shrink: float  # a cross begins with the penalty that was best for it alone, times this factor
     trial: Trial  # how a single cross is judged
-    tries: int  # proposals of a round that are refused before the round ends
-    a_round: int  # crosses that a round accepts at most
+    tries: int  # the round ends after this many refused proposals
+    a_round: int  # most crosses that a round accepts
 
     # How the set is refitted on fresh folds.
-    rough_sweeps: int  # before crosses choose their penalties anew
-    refit_sweeps: int  # afterwards
+    rough_sweeps: int  # sweeps before crosses choose their penalties anew
+    refit_sweeps: int  # sweeps afterwards
     relax: float | None  # loss that a cross must gain to move its penalty by a factor of ten; None: penalties stay
 
     # When the search ends, and what comes after it.
-    least_rise: float  # a round that does not raise the metric by more is the last
-    why_none: Why  # what it means that no proposal was accepted
-    groups: tuple[Group, ...]  # the first of these that is accepted is the last step
-    faintest: float  # of the effect of all crosses of a group: the share of those that are dropped again
-    few_rows: int  # for each possible value: a pair of columns with fewer is sparse
+    least_rise: float  # a round that does not raise the metric by more than this is the last
+    why_none: Why  # the reason that is given when a round accepts no proposal
+    groups: tuple[Group, ...]  # tried in this order after the rounds, until one is accepted
+    faintest: float  # crosses of a group are dropped again if all of them have no more than this share of its effect
+    few_rows: int  # a pair of columns with fewer rows for each possible value is sparse
 
 
-SLACK = 0.0002  # of the metric: less than folds tell apart
+SLACK = 0.0002  # a difference of the metric that folds cannot tell from none
 
 ONE_CROSS = Trial(
     look=1,
@@ -102,11 +102,11 @@ ONE_CROSS = Trial(
     # With labels shuffled, one in twenty tables lets a first cross pass. Once there is one, others are likelier.
     first_errors=1.1,
     errors=0.9,
-    hope=0.25,  # of those that passed, some had gained 0.4 of what was needed after the first sweep
+    hope=0.25,  # some crosses that passed had gained only 0.4 of what they needed after the first sweep
     lift=-SLACK,
 )
 
-# Crosses of a group were not chosen by what they gain, so that a standard error or two tell them from chance.
+# The crosses of a group were not chosen by what they gain, so one or two standard errors are enough to tell them from chance.
 TOGETHER = Trial(look=2, go_on=3, settle=0, nearby=False, first_errors=2.0, errors=1.0, hope=0.0, lift=0.0)
 
 # A group of many sparse crosses, or of every pair, costs time in serving and is harder to read: it must bring much.
@@ -116,7 +116,7 @@ SPARSE = Group(  # 120 crosses at most
     penalty=Penalty(0.0, 30.0),
     trial=replace(TOGETHER, lift=0.001),
     coarse=False,
-    needs_cross=True,  # else it would be a long shot
+    needs_cross=True,  # without any cross this group has little chance
     needs_sparse=True,
     dense_only=False,
     retune=True,  # fields say less where crosses say more
@@ -137,7 +137,7 @@ EVERY_PAIR = replace(PAIRS, penalty=Penalty(0.0, 1000.0, 3000.0), trial=replace(
 AUTO = Policy(
     fewest_rarer=100,  # fewer tell no cross from chance
     widest=64,  # some 2,000 candidates
-    rescored=100,  # a candidate that was weak before is hardly ever strong the next time
+    rescored=100,  # a candidate that was weak in one round is hardly ever strong in the next
     everything_every=5,
     rungs=GrowingRungs(
         fewest_rows=2_000,  # small rungs lie
@@ -145,11 +145,11 @@ AUTO = Policy(
         fewest_share=4,
         share_ends=32_000,
         going_on=4,
-        finalists=8,  # so few are compared on all rows at once: a round may accept several
-        judges=5,  # one holdout, a fifth of all rows, judges with as many rows as learn, until these are 200,000
+        finalists=8,  # enough for a round to accept several, and few enough to compare them on all rows
+        judges=5,  # a holdout has a fifth of the rows, so as many rows judge as learn, until these are 200,000
         most_judges=1_000_000,
     ),
-    compete_in="log_loss",  # which tells finer than AUC what a cross brings
+    compete_in="log_loss",  # it shows smaller gains of a cross than AUC does
     plain=(Penalty(0.0, 3.0), Penalty(0.0, 30.0), Penalty(0.0, 300.0)),
     smooth=(Penalty(0.0, 1.0, 30.0), Penalty(0.0, 1.0, 300.0)),
     least_gain=0.0,
@@ -157,10 +157,10 @@ AUTO = Policy(
     shrink=3.0,  # leaves room for other crosses, as small steps do in boosting
     trial=ONE_CROSS,
     tries=4,
-    a_round=5,  # the tournament has ranked all of them, and the next one is far dearer than a proposal
+    a_round=5,  # the tournament has ranked them, and another tournament costs far more than a proposal
     rough_sweeps=5,
     refit_sweeps=3,
-    relax=30.0,  # the choices of a greedy search flatter a cross: it must gain a lot
+    relax=30.0,  # the greedy search flatters a cross, so it must gain a lot to get more room
     least_rise=SLACK,
     why_none=Why.NO_MORE,
     groups=(SPARSE, PAIRS, EVERY_PAIR),
@@ -173,8 +173,8 @@ PAPER = replace(
     everything_every=1,
     rungs=PaperRungs(judges=AUTO.rungs.judges, most_judges=AUTO.rungs.most_judges, small=1_000_000, n_of_small=2, n_of_large=5),
     compete_in=None,
-    least_gain=NEVER,  # the best one is proposed whatever it gained
-    # Nothing but the metric decides, so a set must have all it can get before it is asked.
+    least_gain=NEVER,  # the best candidate is proposed whatever it gained
+    # Only the metric decides, so the weights must have converged before it is measured.
     trial=replace(ONE_CROSS, settle=50, first_errors=None, errors=None, lift=0.0),
     tries=1,
     a_round=1,

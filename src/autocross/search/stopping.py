@@ -1,6 +1,6 @@
-"""When the work ends early: an interrupt, or the time limit.
+"""When the work ends early: at an interrupt, or when the time is up.
 
-Work ends between two tasks of an engine, never within one, so that what was found before is whole.
+Work ends between two tasks of an engine and never within one, so that the blocks stay consistent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from autocross.interrupts import Interrupt
 from autocross.kernels import seconds_compiling
 from autocross.options import GRACE
 
-FINAL_SHARE = 0.25  # most of the time limit that is kept back for the last fit
+FINAL_SHARE = 0.25  # largest share of the time limit that is kept for the last fit
 
 
 class Why(Enum):
@@ -31,12 +31,12 @@ class Why(Enum):
 
     @property
     def by_itself(self) -> bool:
-        """Whether the search had tried all it would, and nothing ended it from outside."""
+        """Whether the search came to its own end, and was not ended by a limit or an interrupt."""
         return self in (Why.NO_MORE, Why.HARDLY_MORE, Why.NO_RISE)
 
 
 class Stopped(WorkEnded):
-    """There is a reason to end. That is no error: the fit goes on to its end."""
+    """Ends the search early. This is no error: the fit goes on with what was found."""
 
     def __init__(self, why: Why) -> None:
         super().__init__(why.value)
@@ -44,9 +44,9 @@ class Stopped(WorkEnded):
 
 
 class Stopping:
-    """Knows when to end. ``share`` is that of the time limit which belongs to the search and the last fit.
+    """Knows when to end. ``share`` is the share of the time limit that the search and the last fit may use.
 
-    ``reserve`` is how many seconds the last fit will take, as far as that is known.
+    ``reserve`` is the number of seconds that the last fit will probably take.
     """
 
     def __init__(self, time_limit: float | None, reporter: Reporter, interrupt: Interrupt, share: float = 1.0) -> None:
@@ -56,29 +56,29 @@ class Stopping:
         self.interrupt = interrupt
         self.compiled_before = seconds_compiling()
         self.reserve = math.inf
-        self.excused = 0.0  # seconds that do not count: those of starting a cluster
+        self.excused = 0.0  # seconds that do not count, because a cluster was being started
 
     def for_all(self) -> Stopping:
-        """The same for what comes after the search, which may take the rest of the time limit."""
+        """The same clock for what comes after the search, which may use the rest of the time limit."""
         later = copy(self)
         later.time_limit = self.whole_limit
         return later
 
     @property
     def seconds_left(self) -> float | None:
-        """Of the time limit; compilation does not count."""
+        """What is left of the time limit. Compilation does not count."""
         if self.time_limit is None:
             return None
         return self.time_limit - self.reporter.seconds + seconds_compiling() - self.compiled_before + self.excused
 
     def hurry(self, share: float) -> bool:
-        """Whether more than this share of the time limit is gone, and a moment of grace, without which a short limit would leave
+        """Whether more than this share of the time limit is gone, plus some grace. Without the grace a very short limit would leave
         nothing to learn from."""
         left = self.seconds_left
         return left is not None and self.time_limit is not None and left < (1 - share) * self.time_limit - GRACE
 
     def check(self) -> None:
-        """Raise if the search must end now, for the last fit to be in time."""
+        """Raise if the search must end now, so that the last fit ends in time."""
         if self.interrupt.asked:
             raise Stopped(Why.INTERRUPTED)
         left = self.seconds_left
@@ -86,12 +86,12 @@ class Stopping:
             raise Stopped(Why.TIME_IS_UP)
 
     def check_last(self) -> None:
-        """Raise if the last fit, too, must end."""
+        """Raise if the last fit must end now."""
         left = self.seconds_left
         if left is not None and left < 0:
             raise Stopped(Why.TIME_IS_UP)
 
     def check_grace(self) -> None:
-        """Raise if not even the first sweeps of the last fit can be waited for."""
+        """Raise if even the first sweeps of the last fit would take too long."""
         if self.hurry(1.0):
             raise Stopped(Why.TIME_IS_UP)

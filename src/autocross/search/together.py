@@ -1,9 +1,10 @@
-"""Weak crosses together: after the search, those that gain too little one by one to be told from chance.
+"""Groups of weak crosses, proposed after the search: each gains too little to be told from chance, but together they may help a
+lot.
 
-Each may be too sparse or too faint to prove itself, yet all of them may bring a lot. So all crosses of low order of the strongest
-columns are proposed as one. The policy has several such groups. Where columns have so many values that some pair is sparse, crosses
-of order two and three, under a penalty of their own. Else the pairs of columns that are not, numbers by quarters, held near zero
-and smooth. Else every pair, held nearer still. Of pairs the faintest are dropped again.
+A group has all crosses of low order of the strongest columns. The policy has three groups, which are tried in turn. If some pair of
+columns is sparse, the first group has the crosses of order two and three, under a penalty of their own. The second group has the
+pairs that are not sparse; numbers are cut into quarters, and weights are held near zero and near their neighbours. The third group
+has every pair, held nearer to zero. If a group of pairs is accepted, the faintest pairs are dropped again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PHASE = "trying weak crosses together"
 
 
 def broaden(search: Search, state: State) -> State | None:
-    """The state with all crosses of the first group that gains more than chance would."""
+    """The state with the crosses of the first group that is accepted, or None."""
     if state.regression.n_models == 1 or not search.policy.groups:
         return None
     search.enter(state)
@@ -35,7 +36,7 @@ def broaden(search: Search, state: State) -> State | None:
     if not groups:
         return None
     search.reporter.tell(PhaseStarted, phase=PHASE, steps=2)
-    before = search.refitted(state)  # the folds so far have chosen crosses: they flatter these
+    before = search.refitted(state)  # the folds so far have chosen the crosses, and flatter them
     search.judge.remember(before.regression)
     for group, crosses in groups:
         if broad := propose(search, before, group, crosses):
@@ -46,7 +47,7 @@ def broaden(search: Search, state: State) -> State | None:
 
 
 def worth_trying(search: Search, state: State) -> list[tuple[Group, list[Cross]]]:
-    """The groups and their crosses, as far as there are any and there may be so many."""
+    """The groups that may be tried, with their crosses: there must be at least two, and no more than the options allow."""
     most, worth = search.options.max_crosses, []
     for group in search.policy.groups:
         crosses = weak_crosses(search, state.regression, group)
@@ -62,13 +63,13 @@ def worth_trying(search: Search, state: State) -> list[tuple[Group, list[Cross]]
 
 
 def is_sparse(search: Search, cross: Cross) -> bool:
-    """Whether a pair of columns has few rows for each value that is possible."""
+    """Whether this is a pair of columns with few rows for each possible value."""
     n_values = math.prod(search.fields[at].n_codes for at in cross)
     return len(cross) == 2 and search.policy.few_rows * n_values > search.n_rows
 
 
 def propose(search: Search, state: State, group: Group, crosses: list[Cross]) -> State | None:
-    """The state with these crosses of a group, if they gain enough over what is remembered."""
+    """The state with these crosses of a group, or None if they are refused."""
     broad, coded = with_all(search, state.regression, crosses, group)
     proposal = Proposal(f"{len(coded)} crosses together", coded, broad, group.trial)
     verdict = search.judge.judge(proposal, bool(state.accepted), state.score, state.round)
@@ -98,7 +99,7 @@ def propose(search: Search, state: State, group: Group, crosses: list[Cross]) ->
 
 
 def weak_crosses(search: Search, regression: Regression, group: Group) -> list[Cross]:
-    """The crosses of the group that are not there yet, a number by its coarsest field."""
+    """The crosses of a group that the set does not have yet. A number takes part by its coarsest field."""
     effect: dict[str, float] = {}
     coarsest: dict[str, int] = {}
     for at, field in enumerate(search.fields):
@@ -113,14 +114,14 @@ def weak_crosses(search: Search, regression: Regression, group: Group) -> list[C
     fields = sorted(coarsest[column] for column in strongest)
     orders = [order for order in group.orders if search.options.max_order is None or order <= search.options.max_order]
     found = [cross for order in orders for cross in combinations(fields, order)]
-    if group.coarse:  # beside a finer one of the same columns
+    if group.coarse:  # a coarse pair may stand beside a finer cross of the same columns
         return [cross for cross in found if cross not in regression.terms]
     there = {search.columns(cross) for cross in regression.terms}
     return [cross for cross in found if search.columns(cross) not in there]
 
 
 def with_all(search: Search, before: Regression, found: list[Cross], group: Group) -> tuple[Regression, list[Coded]]:
-    """The regression with all of the crosses, under one strong penalty, their weights still zero."""
+    """The regression with all of the crosses, under the penalty of the group; their weights are still zero."""
     broad, coded = before.branch(), []
     smooth = group.penalty.times(before.mean_weight)
     for at, field in enumerate(search.fields):
@@ -135,7 +136,7 @@ def with_all(search: Search, before: Regression, found: list[Cross], group: Grou
 
 
 def drop_faintest(broad: Regression, pairs: list[Cross], share: float) -> None:
-    """Take those pairs out that have the least effect, as long as all of them together have no more than this share of it."""
+    """Take out the pairs with the least effect, as long as they have no more than this share of the effect of all pairs."""
     effect = {cross: broad.effect(cross) for cross in pairs}
     left = share * sum(effect.values())
     for cross in sorted(pairs, key=lambda cross: (effect[cross], cross)):

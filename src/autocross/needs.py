@@ -1,6 +1,6 @@
-"""How much memory the rest of a fit takes, from what its first pass has found.
+"""Estimates how much memory the rest of a fit will take, from what the first pass has found.
 
-The numbers are bytes, and measured: `benchmarks/memory.py` compares what comes of them with what fits take.
+The numbers are bytes and come from measurements: `benchmarks/memory.py` compares the estimates with what fits really take.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from autocross.encoding.encoder import Encoder
 from autocross.features import narrowest
 
 ALWAYS = 64 << 20  # a batch of rows, threads, buffers of the libraries
-OF_ROW = 30  # label, weight, fold, number, place in the shuffle, group or period
-WORK = 30  # a row, to lay out a candidate or to count the values of a cross
-WORK_OF_ENTRY = 4  # the same for each entry of a cross of multi-value columns
-WORK_OF_JUDGE = 40  # a row that judges: its loss now and before, and on the way to it
-OF_ODDS = 16  # a row and model: the odds, and those remembered
-OF_CROSS = 4  # a row, of a cross that is kept in memory
-CROSSES = 10  # that are kept there, of an ordinary fit
-OF_TEXT = 150  # a value of a vocabulary: the text, and the table by which it is found in rows
-OF_WEIGHT = 40  # a code and model: weights of the sets that a round compares
-OF_SUMS = 16  # a code, model and block, of the field that takes a step
-HOLDOUT = 0.2  # of the rows, which judge where there is one model
+OF_ROW = 30  # per row: label, weight, fold, number, place in the shuffle, group or period
+WORK = 30  # per row, while candidates compete or the values of a cross are counted
+WORK_OF_ENTRY = 4  # the same, per entry of a cross of multi-value columns
+WORK_OF_JUDGE = 40  # per row that judges: its loss now and before, and intermediate results
+OF_ODDS = 16  # per row and model: the odds, and the odds that are remembered
+OF_CROSS = 4  # per row and cross that is kept in memory
+CROSSES = 10  # how many crosses an ordinary fit keeps in memory
+OF_TEXT = 150  # per value of a vocabulary: the text, and the table in which it is looked up
+OF_WEIGHT = 40  # per code and model: the weights of all sets that a round compares
+OF_SUMS = 16  # per code, model and block, of the field that takes a step
+HOLDOUT = 0.2  # share of the rows that judge if there is only one model
 
 
 @dataclass(frozen=True)
 class Size:
-    """What a fit has to do. ``entries`` are the values that multi-value columns hold in all rows."""
+    """The size of a fit. ``entries`` has, for each multi-value column, how many values it holds in all rows together."""
 
     n_rows: int
     n_models: int
@@ -39,7 +39,7 @@ class Size:
     entries: Mapping[str, int]
 
     def in_all(self, encoder: Encoder) -> int:
-        """Bytes that all of it takes."""
+        """Bytes that the whole fit takes."""
         return int(ALWAYS + self.n_rows * self.bytes_a_row(encoder) + self.bytes_of_values(encoder))
 
     def bytes_a_row(self, encoder: Encoder) -> float:
@@ -51,11 +51,11 @@ class Size:
         lists = [8 + width * n for width, n in zip(widths, entries, strict=True)]
         of_cross = WORK_OF_ENTRY * min(float(np.prod(sorted(entries)[-2:])), MOST_ENTRIES) if entries else 0.0
         if self.on_disk:
-            return always + max(of_cross, 2 * max(lists, default=0.0))  # one after the other is shuffled
+            return always + max(of_cross, 2 * max(lists, default=0.0))  # columns are shuffled one after the other
         return always + of_cross + sum(lists) + encoder.bytes_a_row + CROSSES * OF_CROSS
 
     def bytes_of_values(self, encoder: Encoder) -> float:
-        """What the values of all columns take, whatever the rows."""
+        """Bytes that the values of all columns take, however many rows there are."""
         texts = sum(column.n_texts for column in encoder.columns)
         codes = [field.n_codes for field in encoder.fields]
         of_step = max(codes, default=0) * OF_SUMS * (2 + self.n_blocks)

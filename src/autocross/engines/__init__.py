@@ -1,4 +1,4 @@
-"""Where work runs, and nothing else: any engine gives the same result, to the bit."""
+"""Where work runs. An engine decides nothing else: all engines give the same result, to the bit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Engine", "SerialEngine", "ThreadsEngine", "WorkEnded", "carry_on", "
 
 
 def make_engine(options: Options) -> Engine:
-    """The engine asked for."""
+    """The engine that the options ask for."""
     if options.engine == "ray":
         from autocross.engines.cluster import RayEngine  # not above: Ray is heavy, and may be absent
 

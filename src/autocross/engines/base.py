@@ -1,8 +1,8 @@
 """The contract of an engine: it keeps blocks and runs a task on each of them.
 
-A task is a module-level function ``task(block, *args)``, so that it can travel to another process. What it returns travels
-back. A task that changes its block says so by `changes`, so that a block that is lost can be made again from what happened
-to it. Blocks stay where they were placed.
+A task is a function ``task(block, *args)`` at the top level of a module, so that it can be sent to another process. Its result is
+sent back. A task that changes its block is marked by `changes`, so that a lost block can be made again by repeating what
+happened to it. Blocks stay where they were placed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-Parts = Callable[..., Iterable[str]]  # of a block, by the arguments of a task
+Parts = Callable[..., Iterable[str]]  # the names of parts of a block, computed from the arguments of a task
 
 
 @dataclass(frozen=True)
 class Change:
-    """What a task does to its block: the parts it ``writes``, and others it ``reads`` for that. ``anew`` means that nothing of
-    what the parts held before shows in what they hold after. ``alone`` gives a cheaper task and its arguments with the same
-    effect, where nobody asks for the result."""
+    """What a task does to its block: which parts it ``writes``, and which others it ``reads`` to do so.
+
+    ``anew`` means that the new content of the parts does not depend on their old content. ``alone`` gives a cheaper task, with its
+    arguments, that has the same effect on the block, for cases in which nobody needs the result.
+    """
 
     writes: Parts
     reads: Parts
@@ -60,28 +62,28 @@ def changes(
 
 
 class WorkEnded(Exception):  # noqa: N818  no error
-    """What `Engine.between` raises to end the work between two tasks: the blocks are whole, and further tasks may run."""
+    """Raised by `Engine.between` to end the work between two tasks. The blocks are consistent, and further tasks may run."""
 
 
 def carry_on() -> None:
-    """What happens between two tasks of an engine, unless it is told otherwise."""
+    """The default of `Engine.between`: do nothing, and let the work go on."""
 
 
 class Engine(ABC):
     """Keeps blocks and runs tasks over them."""
 
     n_workers: int = 1
-    n_shares: int = 1  # in how many shares rows are best read; the workers of a share are threads
+    n_shares: int = 1  # into how many shares rows should be divided for reading; the workers of a share are threads
     has_disk: bool = True  # whether blocks may be kept in files of this machine
-    memory: int | None = None  # bytes for blocks, where that is not a matter of this machine
-    stride: int = 1 << 20  # rows that a call should visit: fewer do not pay for it, and more would leave the cache
-    odds_of: Any = None  # whose odds the blocks hold now, as the driver knows,
-    former_of: Any = None  # and whose they remember for comparison
-    between: Callable[[], None] = staticmethod(carry_on)  # called before every task; what it raises ends the work there
+    memory: int | None = None  # bytes for blocks, if they are not on this machine
+    stride: int = 1 << 20  # rows that a call should visit: fewer are not worth a call, and more do not fit into the cache
+    odds_of: Any = None  # the regression whose odds the blocks hold now
+    former_of: Any = None  # the regression whose odds they remember for comparison
+    between: Callable[[], None] = staticmethod(carry_on)  # called before every task; an exception from it ends the work
 
     @abstractmethod
     def place(self, blocks: Sequence[Any]) -> None:
-        """Take the blocks over, in place of any former ones."""
+        """Keep these blocks instead of any former ones."""
 
     def each(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
         """The task's result for every block, in the order of the blocks."""
@@ -90,33 +92,33 @@ class Engine(ABC):
 
     @abstractmethod
     def run(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
-        """What `each` promises, done in this engine's way."""
+        """Do what `each` promises, in the way of this engine."""
 
     def total(self, task: Callable[Concatenate[B, P], NDArray[np.int64]], *args: P.args, **kwargs: P.kwargs) -> NDArray[np.int64]:
-        """The sum of the task's results over all blocks. Whole numbers, so the order cannot matter."""
+        """The sum of the task's results over all blocks. These are whole numbers, so the order of addition cannot matter."""
         return reduce(np.add, self.each(task, *args, **kwargs))
 
     def totals(
         self, task: Callable[Concatenate[B, P], list[NDArray[np.int64]]], *args: P.args, **kwargs: P.kwargs
     ) -> list[NDArray[np.int64]]:
-        """The same for a task with a list of results."""
+        """The same for a task that returns a list of arrays."""
         return [reduce(np.add, same) for same in zip(*self.each(task, *args, **kwargs), strict=True)]
 
     def beside(self, function: Callable[[A], R], items: Sequence[A]) -> list[R]:
-        """What the function makes of each item, for work of the driver's own: side by side, where it has threads for that."""
+        """The results of a function for all items, for work in the driver itself. An engine with threads does them in parallel."""
         return [function(item) for item in items]
 
     def count_workers(self) -> dict[str, Any] | None:
-        """How the workers are, where they are more than threads: the facts of a `WorkersCounted`."""
+        """The state of the workers, as facts of a `WorkersCounted` event. None if the workers are threads."""
         return None
 
     def exchange(self, task: Callable[Concatenate[B, P], list[Any]], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Put in place of every block those that the task makes of it."""
+        """Replace every block by the blocks that the task makes of it."""
         self.place([made for mine in self.each(task, *args, **kwargs) for made in mine])
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of blocks and workers."""
+        """Release blocks and workers."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,13 +1,13 @@
 """Blocks on the machines of a Ray cluster.
 
-The driver is the process that called fit: it owns the flow of the search, its candidates and rungs, and the weights. Workers are
-actors, each with its share of the rows, which it reads by itself and keeps in memory as blocks of codes, one for each of its
-threads. Shards are actors that add up sums too large to go to the driver from every worker, each for a range of codes.
+The driver is the process that called fit. It runs the search, with its candidates and rungs, and holds the weights. Workers are
+actors. Each reads its own share of the rows and keeps it in memory as blocks of codes, one for each of its threads. Shards are
+actors that add up sums that are too large to be sent to the driver by every worker; each shard has a range of codes.
 
-What travels is a call, the same for all workers, and what they found: never rows. Both travel as bytes pickled once, so that they
-can be counted; where the cluster is this machine alone, through memory (see `mailbox`). A worker that is lost is hired again,
-reads its share anew and is told what happened to it since (see `log`); each worker runs each call once, as far as its block
-shows, so no row counts twice.
+Only calls and results travel, never rows. A call is the same for all workers. Calls and results are pickled once, so that their
+bytes can be counted. If the cluster is this machine alone, they go through shared memory (see `mailbox`). A lost worker is hired
+again, reads its share anew, and repeats the calls whose effect still shows (see `log`). In the end every call shows in every block
+exactly once, so no row counts twice.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ except ImportError as error:
 
 Ints = NDArray[np.int64]
 
-INLINE = 64 << 10  # bytes of a call that goes to each worker by itself; larger ones are put into the object store once
-SHARDED = 4 << 20  # bytes of a sum, times the workers, from which on shards add it up
+INLINE = 64 << 10  # bytes; a smaller call is sent to each worker, a larger one is put into the object store once
+SHARDED = 4 << 20  # bytes; shards add up a sum if its size times the number of workers is at least this
 WORKERS_A_SHARD = 4
-REPLAYED = 100  # calls that a new worker is told at once
-HIRES = 5  # how often in a row a worker may be lost before that is a failure of the cluster
-KNOCK = 10.0  # seconds in which something must answer at an address
-PATIENCE = 120.0  # seconds in which a new worker must be there
+REPLAYED = 100  # calls that a new worker is sent at the same time
+HIRES = 5  # a worker that is lost this often in a row is an error
+KNOCK = 10.0  # seconds within which something must answer at an address
+PATIENCE = 120.0  # seconds within which a new worker must be ready
 
 
 class Reply(NamedTuple):
-    """What a worker answers: its result, or the error that ended the task; whether the result went to the shards; its seconds of
-    work and the bytes it sent elsewhere."""
+    """The answer of a worker: its result, or the error that ended the task; whether the result went to the shards; how many seconds
+    the work took, and how many bytes went to the shards."""
 
     value: Any
     error: BaseException | None
@@ -66,19 +66,19 @@ class Worker:
         self.number, self.sharded = number, sharded
         self.engine = ThreadsEngine(n_threads)
         self.shards: list[Any] = []
-        self.sums: list[Ints] = []  # of the last call, until the next one: a shard may be lost
+        self.sums: list[Ints] = []  # of the last call, kept until the next one in case a shard is lost
 
     def place(self, *blocks: bytes) -> int:
-        """Take the blocks over, in place of any former ones; returns the number of the process."""
+        """Keep these blocks instead of any former ones; returns the process id."""
         self.engine.place([pickle.loads(block) for block in blocks])
         return os.getpid()
 
     def meet(self, shards: list[Any]) -> None:
-        """Know the shards from now on."""
+        """Use these shards from now on."""
         self.shards = shards
 
     def attend(self, calls: str, replies: str) -> None:
-        """Answer the calls that come through memory, from now on."""
+        """From now on, answer the calls that come through shared memory."""
         asked, told = Box(calls), Box(replies)
         told.send(b"")
         while True:
@@ -93,12 +93,12 @@ class Worker:
             reply = reply._replace(value=self.answer(kind, task, args))
             if kind.startswith("total") and self.shards and sum(one.nbytes for one in self.sums) >= self.sharded:
                 reply = reply._replace(value=None, pushed=True, n_bytes=self.push(step))
-        except Exception as error:  # travels to the driver, who raises it
+        except Exception as error:  # is sent to the driver, which raises it
             reply = reply._replace(value=None, error=portable(error))
         return pickle.dumps(reply._replace(seconds=perf_counter() - began), 5)
 
     def answer(self, kind: str, task: Callable[..., Any], args: Sequence[Any]) -> Any:
-        """The results for all blocks, or their sums; an exchange has none, and neither has what happens again."""
+        """The results for all blocks, or their sums. An exchange and a replay have no result."""
         if kind == "again":
             for former in args:
                 self.answer(*former)
@@ -111,7 +111,7 @@ class Worker:
         return [narrowed(one) for one in self.sums]
 
     def push(self, step: int) -> int:
-        """Send each shard its part of the sums; returns the bytes. A shard that is lost is a matter of the driver."""
+        """Send each shard its part of the sums; returns the number of bytes. The driver takes care of lost shards."""
         n = len(self.shards)
         parts = [pickle.dumps([narrowed(piece_of(one, at, n)) for one in self.sums], 5) for at in range(n)]
         sent = [shard.push.remote(step, self.number, part) for shard, part in zip(self.shards, parts, strict=True)]
@@ -124,31 +124,31 @@ class Worker:
 
 
 class Line:
-    """How the driver reaches a worker: by calls of Ray."""
+    """The line from the driver to a worker: calls of Ray."""
 
     def __init__(self, worker: Any) -> None:
         self.worker = worker
         self.sent: Any = None
 
     def open(self) -> None:
-        """Begin, once the worker is there."""
+        """Open the line, once the worker is ready."""
 
     def ask(self, call: Any, step: int) -> None:
         """Send a call."""
         self.sent = self.worker.run.remote(call, step)
 
     def answer(self) -> bytes | memoryview:
-        """What the worker says, until it is asked again; RayActorError if it is lost."""
+        """The answer of the worker, which is valid until the next call. Raises RayActorError if the worker is lost."""
         found: bytes = ray.get(self.sent)
         return found
 
     def close(self) -> None:
-        """Let the worker go."""
+        """End the worker."""
         ray.kill(self.worker)
 
 
 class HomeLine(Line):
-    """The same on the driver's own machine: through memory."""
+    """The line to a worker on the driver's own machine: shared memory."""
 
     def open(self) -> None:
         if self.sent is not None:
@@ -180,13 +180,13 @@ class HomeLine(Line):
 
 
 class Shard:
-    """Adds up what workers found for a range of codes."""
+    """Adds up the sums of all workers for a range of codes."""
 
     def __init__(self) -> None:
         self.step, self.heard, self.sums = -1, set[int](), list[Ints]()
 
     def push(self, step: int, worker: int, part: bytes) -> None:
-        """A worker's part; one that comes twice counts once."""
+        """Add the part of a worker. A part that comes twice counts once."""
         if step != self.step:
             self.step, self.heard, self.sums = step, set(), []
         if worker not in self.heard:
@@ -195,17 +195,17 @@ class Shard:
             self.sums = added(parts)
 
     def pull(self, step: int) -> tuple[int, bytes]:
-        """How many workers were heard, and the sums."""
+        """How many workers have sent their part, and the sums."""
         return len(self.heard) if step == self.step else 0, pickle.dumps([narrowed(one) for one in self.sums], 5)
 
 
 def added(parts: Sequence[Sequence[NDArray[Any]]]) -> list[Ints]:
-    """The sums of narrowed sums."""
+    """The totals of sums that were narrowed for sending."""
     return [reduce(np.add, [one.astype(np.int64, copy=False) for one in same]) for same in zip(*parts, strict=True)]
 
 
 def piece_of(things: Any, at: int, n: int) -> Any:
-    """One of n parts that follow each other: of sums, a shard's range of codes; of blocks, a worker's."""
+    """Part number ``at`` of n consecutive parts: the range of codes of a shard, or the blocks of a worker."""
     return things[len(things) * at // n : len(things) * (at + 1) // n]
 
 
@@ -226,7 +226,7 @@ def portable(error: Exception) -> BaseException:
 
 
 class RayEngine(Engine):
-    """Workers on a Ray cluster: the one at the address, or one that is started here and ends with the engine."""
+    """Workers on a Ray cluster: the cluster at the address, or one that is started here and ends with the engine."""
 
     stride = 1 << 22  # a call to an actor takes milliseconds
     has_disk = False
@@ -237,7 +237,7 @@ class RayEngine(Engine):
         cores = [n for node in ray.nodes() if node["Alive"] and (n := int(node["Resources"].get("CPU", 0)))]
         if n_jobs is not None and n_jobs > 0:
             self.n_threads, self.n_shares = 1, n_jobs
-        else:  # the fewer workers, the less moves: one for each machine, or several on one that is larger than others
+        else:  # fewer workers send less, so each machine has one, or several if it is larger than others
             self.n_threads = min(cores, default=1)
             self.n_shares = sum(n // self.n_threads for n in cores)
         self.n_workers = self.n_shares * self.n_threads
@@ -247,13 +247,13 @@ class RayEngine(Engine):
         self.memory = int(ray.cluster_resources().get("memory", 0))
         self.workers: list[Line] = []
         self.shards: list[Any] = []
-        self.items: list[list[Any]] = []  # of each worker, as placed
-        self.processes: dict[int, int] = {}  # of each worker, on its machine
+        self.items: list[list[Any]] = []  # the blocks of each worker, as they were placed
+        self.processes: dict[int, int] = {}  # the process id of each worker, on its machine
         self.log = Log()
         self.step = 0
-        self.moved = self.counted = 0  # bytes, and how many there were at the last count
+        self.moved = self.counted = 0  # bytes that travelled so far, and until the last count
         self.lost = 0
-        self.busy: list[float] = []  # seconds of each worker
+        self.busy: list[float] = []  # seconds that each worker has worked
 
     # Placing.
 
@@ -275,20 +275,20 @@ class RayEngine(Engine):
                 self.replace(number)
 
     def hire(self, number: int, n_workers: int) -> Line:
-        """A new worker: on cores of its own, or where all are taken beside another."""
+        """A new worker, on free cores if there are any, or else beside another worker."""
         free = ray.available_resources().get("CPU", 0.0)
         n_cpus = self.n_threads if free >= self.n_threads else 0
         worker = actor(Worker, n_cpus, number, self.n_threads, SHARDED / n_workers)
         return HomeLine(worker) if self.at_home else Line(worker)
 
     def equip(self, number: int, line: Line) -> None:
-        """Give a worker what it begins with."""
+        """Send a worker its blocks and tell it about the shards."""
         begun = [line.worker.place.remote(*self.items[number]), line.worker.meet.remote(self.shards)]
         self.processes[number], _ = ray.get(begun, timeout=PATIENCE)
         line.open()
 
     def store(self, block: Any) -> Any:
-        """A block in the object store."""
+        """Put a block into the object store."""
         data = ray.cloudpickle.dumps(block, 5)
         self.moved += len(data)
         return ray.put(data)
@@ -316,7 +316,7 @@ class RayEngine(Engine):
         self.call("exchange", task, args)
 
     def call(self, kind: str, task: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
-        """Every worker's answer, or of sums the sum of them."""
+        """The answers of all workers or, if they are sums, their totals."""
         self.step += 1
         data = pickle.dumps((kind, task, args), 5)
         call = data if len(data) < INLINE or self.at_home else ray.put(data)
@@ -332,7 +332,7 @@ class RayEngine(Engine):
         return found
 
     def found(self, kind: str, replies: Sequence[Reply], call: Any) -> list[Any]:
-        """What the replies say, or the shards."""
+        """The results, from the replies or from the shards."""
         if not kind.startswith("total"):
             return [reply.value for reply in replies]
         if any(reply.pushed for reply in replies):
@@ -340,7 +340,7 @@ class RayEngine(Engine):
         return added([reply.value for reply in replies])
 
     def reply(self, number: int, call: Any) -> Reply:
-        """A worker's answer; if it is lost, that of the one who takes its place."""
+        """The answer of a worker or, if it is lost, of the worker that replaces it."""
         for _ in range(HIRES):
             try:
                 data = self.workers[number].answer()
@@ -364,7 +364,7 @@ class RayEngine(Engine):
     # What is lost.
 
     def replace(self, number: int) -> None:
-        """Hire a worker anew, and bring its blocks to where they were."""
+        """Hire a worker in place of a lost one, and bring its blocks to the state in which they were."""
         for _ in range(HIRES):
             self.lost += 1
             self.workers[number].close()
@@ -388,7 +388,7 @@ class RayEngine(Engine):
         )
 
     def pull(self, call: Any) -> list[Ints]:
-        """The sums that the shards have."""
+        """Fetch the sums from the shards."""
         found = []
         for at in range(len(self.shards)):
             data = self.pull_from(at, call)
@@ -397,7 +397,7 @@ class RayEngine(Engine):
         return [np.concatenate(same) for same in zip(*found, strict=True)]
 
     def pull_from(self, at: int, call: Any) -> bytes:
-        """What a shard has. One that is lost, or new, is given what the workers still have."""
+        """Fetch the sums of one shard. If it is lost or new, the workers send it their sums again."""
         for _ in range(HIRES):
             try:
                 heard, data = ray.get(self.shards[at].pull.remote(self.step))
@@ -410,7 +410,7 @@ class RayEngine(Engine):
         raise EngineError(f"Shard {at} of the sums was lost {HIRES} times in a row. Look at the logs of the cluster.")
 
     def push_again(self, number: int, call: Any) -> None:
-        """Let a worker send the shards what it found last; if it is lost, the one who takes its place finds it again."""
+        """Let a worker send its last sums to the shards again. If it is lost, the worker that replaces it computes them again."""
         worker = self.workers[number].worker
         try:
             ray.get([worker.meet.remote(self.shards), worker.push.remote(self.step)])
@@ -432,13 +432,13 @@ class RayEngine(Engine):
 
 
 def actor(kind: type, n_cpus: int, *args: Any) -> Any:
-    """A new actor. What it knew would be lost if Ray restarted it, so that is left to the engine."""
+    """A new actor. Ray must not restart it, because its state would be lost; the engine replaces lost actors itself."""
     settings: Any = {"num_cpus": n_cpus, "max_restarts": 0, "scheduling_strategy": "SPREAD", "concurrency_groups": {"home": 1}}
     return ray.remote(**settings)(kind).remote(*args)
 
 
 def connect(address: str | None, n_jobs: int | None) -> bool:
-    """Reach the cluster; says whether it was started here."""
+    """Connect to the cluster, or start one. Returns whether the engine must end the connection."""
     if ray.is_initialized():
         return False
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
@@ -467,8 +467,8 @@ def connect(address: str | None, n_jobs: int | None) -> bool:
 
 @contextmanager
 def on_loopback() -> Iterator[None]:
-    """A cluster that is started within is nobody else's to talk to. Ray has a switch for it, which it reads when it is imported
-    and in the processes that it starts."""
+    """Inside this context, a cluster that is started cannot be reached from other machines. Ray has a switch for this, which it
+    reads when it is imported and in the processes that it starts."""
     name = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
     former = os.environ.get(name), ray_constants.ENABLE_RAY_CLUSTER
     os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False
@@ -482,7 +482,7 @@ def on_loopback() -> Iterator[None]:
 
 
 def knock(address: str) -> None:
-    """Fail at once where nobody listens; Ray itself would try for minutes."""
+    """Fail at once if nobody listens at the address. Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         raise ValueError("that is no host:port")

@@ -1,7 +1,7 @@
-"""What happened to blocks and still shows in them, so that a block that is lost can be made again.
+"""The calls whose effect blocks still show, so that a lost block can be made again.
 
-A task that changes its block is noted with the parts of the block that it writes and reads. What a later task overwrites,
-unread, need not happen again.
+A task that changes its block is noted with the parts of the block that it writes and reads. If a later task overwrites a part
+before anything has read it, the former task need not be repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from autocross.engines.base import Change
 
 @dataclass(frozen=True)
 class Entry:
-    """A task that changed blocks, with its arguments. ``kind`` says whether it exchanged them."""
+    """A task that changed blocks, with its arguments. ``kind`` says whether it replaced them by others."""
 
     kind: str
     task: Callable[..., Any]
@@ -47,7 +47,7 @@ class Log:
             self.tidy_at = 2 * len(self.entries) + 64
 
     def still_seen(self) -> list[Entry]:
-        """Those calls, in their order, whose effect is still there."""
+        """The calls whose effect still shows, in their order."""
         kept: list[Entry] = []
         overwritten: set[str] = set()
         for entry in reversed(self.entries):

@@ -1,7 +1,7 @@
-"""Messages between two processes of one machine, through memory that both see.
+"""Messages between two processes of one machine, through shared memory.
 
-A message of Ray's wakes several threads in turn, which takes milliseconds where all cores are busy. Here the one who waits is woken
-by a bell, a pipe with a name, and finds the message in memory.
+A message of Ray wakes several threads in turn, which takes milliseconds if all cores are busy. Here the process that waits is woken
+by a bell, which is a named pipe, and finds the message in memory.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from pathlib import Path
 
 from autocross.errors import FileError
 
-HEAD = 8  # bytes that tell the length of the message
+HEAD = 8  # bytes at the beginning that hold the length of the message
 FIRST_SIZE = 1 << 16
 SHARED = Path("/dev/shm")
-ROOM = 1 << 30  # bytes that must be free there: messages have some megabytes
-EVERY = 0.1  # seconds after which to ask again whether the other side is still there
+ROOM = 1 << 30  # bytes that must be free in that folder; messages have some megabytes
+EVERY = 0.1  # seconds between two checks that the other process is still there
 
 
 class Box:
-    """A file with one message at a time, from one process to another; it is read before the next one is written."""
+    """A file through which one process sends messages to another. Each message is read before the next one is written."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -44,12 +44,12 @@ class Box:
         return cls(path)
 
     def hide(self) -> None:
-        """Take the names away, once both have opened the box: it then goes with them, however they end."""
+        """Delete the names, once both processes have opened the box. It then disappears with them, however they end."""
         os.unlink(self.path)
         os.unlink(bell_of(self.path))
 
     def close(self) -> None:
-        """Let go of the box; the memory goes when nobody reads the last message any more."""
+        """Close the box. Its memory is freed when nobody reads the last message any more."""
         with suppress(BufferError):
             self.memory.close()
         os.close(self.file)
@@ -66,7 +66,8 @@ class Box:
         os.write(self.bell, b"!")
 
     def wait(self, still_there: Callable[[], None] = lambda: None) -> memoryview:
-        """The next message, there until the one after it; ``still_there`` is called now and then and raises if none can come."""
+        """The next message, which is valid until the one after it. ``still_there`` is called now and then, and raises an error if
+        no message can come any more."""
         while not select.select([self.bell], [], [], EVERY)[0]:
             still_there()
         os.read(self.bell, 1)
@@ -81,7 +82,7 @@ def bell_of(path: str) -> str:
 
 
 def grow(file: int, size: int, path: str) -> None:
-    """Make a file so large by writing to it: memory that is mapped but not there would end the process."""
+    """Make a file this large by writing to it. If memory were mapped without room behind it, using it would end the process."""
     have = os.fstat(file).st_size
     try:
         while have < size:

@@ -1,4 +1,4 @@
-"""Blocks side by side in threads; the kernels let go of the GIL."""
+"""Blocks are worked on in parallel threads; the kernels release the GIL."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from typing import Any, Concatenate
 
 from autocross.engines.base import A, B, Engine, P, R
 
-LANES = 8  # for each thread, so that none waits long for the others
+LANES = 8  # portions of work for each thread, so that no thread waits long for the others
 Answer = tuple[Any, BaseException | None]
 Job = tuple[Callable[[], Any], SimpleQueue[Answer]]
 
 
 def serve(jobs: SimpleQueue[Job | None]) -> None:
-    """Do one job after the other; None is the end."""
+    """Do one job after the other, until None comes."""
     while (job := jobs.get()) is not None:
         work, answers = job
         try:
@@ -29,9 +29,10 @@ def serve(jobs: SimpleQueue[Job | None]) -> None:
 
 
 class ThreadsEngine(Engine):
-    """``n_jobs`` threads, the caller's among them; None or a negative number is one for each core this process may use.
+    """``n_jobs`` threads, including the caller's. None or a negative number means one for each core that this process may use.
 
-    A pool of the standard library takes longer to hand a call over, and a call is often a millisecond of work.
+    The threads have queues of their own. A pool of the standard library takes longer to hand over a call, and a call is often no
+    more than a millisecond of work.
     """
 
     def __init__(self, n_jobs: int | None = None) -> None:
@@ -73,7 +74,8 @@ class ThreadsEngine(Engine):
 
 
 def in_lanes(pool: Executor, n_threads: int) -> Callable[..., list[Any]]:
-    """`map` by a pool that is handed many items at a time: to hand one over takes as long as a small column does."""
+    """A `map` in the threads of a pool. Items are handed over in bundles, because handing over one takes as long as the work on a
+    small column."""
 
     def each(function: Callable[[A], R], items: Iterable[A]) -> list[R]:
         every = list(items)
@@ -85,5 +87,5 @@ def in_lanes(pool: Executor, n_threads: int) -> Callable[..., list[Any]]:
 
 
 def n_cores() -> int:
-    """The cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,7 +1,7 @@
-"""What every encoder of a column does. A kind of column is one file with a child of this class, and a line in the registry.
+"""What every encoder of a column can do. A kind of column is one file with a child of this class, and one call of `register`.
 
-An encoder is fitted to the training values of its column, and turns values into the codes of its fields: those of many rows at
-once, or of one row. It knows what a code stands for, and how it is written to a bundle and read again.
+An encoder is fitted to the training values of its column. It turns values into the codes of its fields, for many rows at once or
+for a single row. It knows what a code stands for, and how to write itself to a bundle and read itself again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class StoredArrays(Protocol):
-    """The arrays of a bundle, which may be forged: shapes are compared before anything is read."""
+    """The arrays of a bundle. The bundle may be forged, so shapes are compared before any content is read."""
 
     def expect(self, name: str, kind: str, shape: tuple[int | None, ...], complaint: str) -> tuple[int, ...]: ...
     def array(self, name: str, owner: str) -> NDArray[Any]: ...
@@ -32,10 +32,12 @@ class StoredArrays(Protocol):
 
 @dataclass(frozen=True)
 class Stem:
-    """What is coded once a row: a field, or the finest intervals of a number, from which several fields are read.
+    """What is written once for each row: the codes of a field, or the finest intervals of a number, from which the codes of several
+    fields are read.
 
-    ``tables`` has, for each field that is read from it, the field's code for every code of the stem. Fields are numbered as those
-    of their column are, or, once they are moved, as those of all columns.
+    ``field`` is the field whose codes these are, if there is such a field. ``tables`` has, for each field that is read from the
+    stem, the code of the field for every code of the stem. Fields are numbered within their column or, after `moved`, among those
+    of all columns.
     """
 
     n_codes: int
@@ -44,16 +46,16 @@ class Stem:
     ragged: bool = False
 
     def moved(self, by: int) -> Stem:
-        """The same where so many fields come before those of the column."""
+        """The same stem, with fields numbered among those of all columns: ``by`` fields come before those of this column."""
         tables = {by + place: table for place, table in self.tables.items()}
         return Stem(self.n_codes, None if self.field is None else by + self.field, tables, self.ragged)
 
 
 @dataclass(frozen=True)
 class ColumnEncoder(ABC):
-    """One column's values -> the codes of its fields. A time or numerical column has several fields.
+    """Turns the values of one column into the codes of its fields. A time or numerical column has several fields.
 
-    ``coder`` is its word in a bundle, ``format`` the oldest format of a bundle whose readers know the word.
+    ``coder`` is the word for the encoder in a bundle. ``format`` is the oldest format of bundles whose readers know that word.
     """
 
     coder: ClassVar[str]
@@ -66,16 +68,16 @@ class ColumnEncoder(ABC):
     @classmethod
     @abstractmethod
     def fit(cls, schema: ColumnSchema, column: Any, plan: EncodingPlan, n: NDArray[np.int64] | None = None) -> ColumnEncoder:
-        """Learn from a typed column; ``n`` says how many rows each entry of it stands for, by default one."""
+        """Learn from a typed column. ``n`` says how many rows each entry stands for; the default is one."""
 
     @property
     @abstractmethod
     def fields(self) -> tuple[Field, ...]:
-        """What a weight can be learned for."""
+        """The fields of this column."""
 
     @property
     def ragged(self) -> bool:
-        """Whether a row may hold any number of codes; there is one field then."""
+        """Whether a row may hold any number of codes. Such a column has a single field."""
         return False
 
     @abstractmethod
@@ -84,10 +86,12 @@ class ColumnEncoder(ABC):
 
     @abstractmethod
     def encode_one(self, value: Any) -> tuple[Any, ...]:
-        """The codes of one value as a caller gives it, field by field; where the column is ragged, a tuple of codes."""
+        """The codes of one value, as the caller gives it, field by field. If the column is ragged, its field has a tuple of
+        codes."""
 
     def contributions(self, weights: list[list[float]]) -> Callable[[Any], Sequence[float]]:
-        """What one value adds to the log-odds, of fields with these weights by code. Looked up ahead where that can be done."""
+        """A function that says what one value adds to the log-odds. ``weights`` has, for each field, a weight for each code.
+        Encoders look up as much as they can ahead of the first row."""
 
         def by_code(value: Any) -> Sequence[float]:
             codes = self.encode_one(value)
@@ -105,13 +109,13 @@ class ColumnEncoder(ABC):
 
     @abstractmethod
     def value_of(self, place: int, number: int) -> Value:
-        """What the code of this number stands for, counted from the first that is neither missing nor rare."""
+        """What a code stands for. ``number`` counts from the first code that is neither missing nor rare."""
 
     # What training asks for.
 
     @property
     def stems(self) -> tuple[Stem, ...]:
-        """What is coded once a row: by default every field."""
+        """The stems of this column; by default each field is a stem."""
         return tuple(Stem(field.n_codes, place, {}, self.ragged) for place, field in enumerate(self.fields))
 
     def stem_codes(self, column: Any) -> list[FieldCodes]:
@@ -120,48 +124,51 @@ class ColumnEncoder(ABC):
 
     @abstractmethod
     def keep(self, places: Sequence[int]) -> Self:
-        """Only these of its fields."""
+        """The encoder with only these of its fields."""
 
     def widened(self, width: int) -> Self:
-        """Wide enough for rows with so many codes."""
+        """The encoder for rows with up to ``width`` codes, if the field has to know that."""
         return self
 
     def coarser(self, than: Sequence[Field]) -> tuple[NDArray[Any], ColumnEncoder] | None:
-        """A field coarser than these, if there is one: its codes by those of the first stem, and its encoder."""
+        """A field that is coarser than these, if the encoder has one: a table from codes of the first stem to its codes, and its
+        encoder."""
         return None
 
     def coarsest(self) -> Sequence[int]:
-        """The places of the fields that do where there is little time: by default all."""
+        """The places of the fields that are enough if there is little time; by default all."""
         return range(len(self.fields))
 
-    def rest(self) -> None:  # noqa: B027 (most have nothing to let go of)
-        """Let go of the tables by which many rows are encoded; they are made again when they are needed."""
+    def rest(self) -> None:  # noqa: B027 (most have nothing to free)
+        """Free the tables by which many rows are encoded. They are made again when they are needed."""
 
     @property
     def n_texts(self) -> int:
-        """How many texts it keeps, which take memory."""
+        """How many texts the encoder keeps in memory."""
         return 0
 
     # What is kept.
 
     def private(self, schema: Schema) -> ColumnEncoder:
-        """The same codes without values that may say something about persons."""
+        """An encoder with the same codes that does not keep values, which may say something about people."""
         return self
 
     @abstractmethod
     def pack(self, number: int, arrays: Arrays) -> Facts:
-        """What a bundle keeps of it: small facts, and among the arrays, by names that end in the column's number, long ones."""
+        """What a bundle keeps: small facts are returned, and long ones are added to the arrays, by names that end in the column's
+        number."""
 
     def unsaved(self) -> Arrays:
-        """What a search depends on beyond what is packed."""
+        """What a search depends on, but a bundle does not keep."""
         return {}
 
     @classmethod
     @abstractmethod
     def expect(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> list[tuple[str, int]]:
-        """The names of the fields that were packed, and their numbers of codes: facts are checked, and shapes, before all else."""
+        """The names of the packed fields, and how many codes each has. Facts and shapes are checked here, before any content is
+        read."""
 
     @classmethod
     @abstractmethod
     def unpack(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> Self:
-        """What was packed, once it is as expected: now the content of arrays is read and checked."""
+        """The encoder that was packed. It was checked by `expect` before; now the content of the arrays is read and checked."""

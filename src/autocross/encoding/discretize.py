@@ -1,7 +1,7 @@
 """Numbers -> bins, at every granularity, of equal width and of equal counts.
 
-A discretisation of training values v[0] < v[1] < ... is the set of places j at which a bin begins; its edges lie
-midway between v[j-1] and v[j]. Two ways of binning that put the same values together are one field.
+A discretisation of training values v[0] < v[1] < ... is the set of places j at which a bin begins; its edges lie midway between
+v[j-1] and v[j]. Two ways of binning that group the values in the same way give a single field.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 COARSE = 4  # bins of the coarse field
-FEW = 10_000  # numbers for which no table is built: it takes a quarter of a megabyte
-SEARCH_BITS = 16  # upper bits of a number by which its place is guessed
-HALVES = 2.0**52  # beyond it floats are whole numbers
-HUGE = 2.0**900  # numbers below this times any granularity are far from the largest float
+FEW = 10_000  # for fewer numbers no table is built, because it takes a quarter of a megabyte
+SEARCH_BITS = 16  # upper bits of a number, from which its place is guessed
+HALVES = 2.0**52  # all floats beyond this are whole numbers
+HUGE = 2.0**900  # smaller numbers can be multiplied by any granularity without coming near the largest float
 
 
 @dataclass(frozen=True)
 class Bins(ColumnEncoder):
-    """The fields of one numerical column: for each, its name and its edges. Bin i holds edges[i-1] <= x < edges[i].
+    """The fields of one numerical column, each with its name and its edges. Bin i holds edges[i-1] <= x < edges[i].
 
-    ``coarse`` are the edges of a field that is not there yet, of few bins.
+    ``coarse`` has the edges of an additional field of few bins, which `coarser` may bring in later.
     """
 
     coder: ClassVar[str] = "bins"
@@ -50,7 +50,8 @@ class Bins(ColumnEncoder):
 
     @classmethod
     def fit(cls, schema: ColumnSchema, column: NumberColumn, plan: EncodingPlan, n: Ints | None = None) -> Bins:
-        """Every granularity that tells the values apart in its own way; ``n`` are the rows that each value stands for."""
+        """Make a field for every granularity, unless another one groups the values in the same way. ``n`` has the number of rows
+        that each value stands for."""
         finite = np.isfinite(column.values)
         values, counts = tallied(column.values[finite], None if n is None else n[finite])
         found: dict[tuple[int, ...], str] = {}
@@ -64,8 +65,8 @@ class Bins(ColumnEncoder):
                 places = thick(quantile_places(counts, granularity), counts, plan.min_count)
                 found.setdefault(places, f"{granularity} even")
         if len(found) > 1:
-            found.pop((), None)  # a single bin for everything tells nothing
-        few = thick(quantile_places(counts, COARSE), counts, plan.min_count) if plan.coarse and len(values) else ()
+            found.pop((), None)  # a single bin would tell nothing
+        few = thick(quantile_places(counts, COARSE), counts, plan.min_count) if rules.coarse and len(values) else ()
         edges = tuple(midpoints(values, np.array(places, dtype=np.int64)) for places in (*found, few))
         return cls(schema, tuple(f"{schema.name} [{name}]" for name in found.values()), edges[:-1], edges[-1])
 
@@ -78,22 +79,22 @@ class Bins(ColumnEncoder):
 
     @cached_property
     def merged(self) -> Floats:
-        """All edges of all fields: one search finds the codes of all of them."""
+        """The edges of all fields together, so that one search finds the codes of all fields."""
         return np.unique(np.concatenate([*self.edges, self.coarse]))
 
     @cached_property
     def codes_by_interval(self) -> list[NDArray[Any]]:
-        """For each field, its code in every interval between merged edges; the last entry is for missing."""
+        """For each field, its code in every interval between merged edges. The last entry is for missing values."""
         return [self.by_interval(edges) for edges in self.edges]
 
     def by_interval(self, edges: Floats) -> NDArray[Any]:
-        """The code of a field with these edges in every interval between merged ones, then that of missing."""
+        """The code of a field with these edges in every interval between merged edges, followed by the code of missing values."""
         codes = np.concatenate([[0], np.searchsorted(edges, self.merged, side="right")]) + FIRST
         return np.append(codes, MISSING).astype(narrowest(FIRST + len(edges) + 1))
 
     @cached_property
     def one_row(self) -> tuple[list[float], list[tuple[int, ...]]]:
-        """The same two tables as lists, for the one-row path."""
+        """Merged edges and codes by interval as lists, for scoring one row."""
         return self.merged.tolist(), list(zip(*(table.tolist() for table in self.codes_by_interval), strict=True))
 
     @cached_property
@@ -135,7 +136,7 @@ class Bins(ColumnEncoder):
             kind = type(value)
             if kind is int:
                 try:
-                    value = float(value)  # as in a table: one of many digits may lie at an edge only once it is rounded
+                    value = float(value)  # rounded as in a table: an integer with many digits may reach an edge only by rounding
                 except OverflowError:
                     return by_code(value)
             elif kind is not float or value != value:
@@ -151,26 +152,26 @@ class Bins(ColumnEncoder):
 
     @cached_property
     def bounds(self) -> list[list[float]]:
-        """The edges of each field between infinite ones, so that every bin has two bounds on either side."""
+        """The edges of each field with infinities around them, so that every bin has two bounds on either side."""
         return [[-math.inf, -math.inf, *edges.tolist(), math.inf, math.inf] for edges in self.edges]
 
     @cached_property
     def whole(self) -> bool:
-        """Whether all edges are such as lie between whole numbers, which is all that a bundle tells of the values."""
+        """Whether all edges can lie between whole numbers. A bundle knows no more than that about the values."""
         return all(map(between_whole_numbers, self.edges))
 
     def coarser(self, than: Sequence[Field]) -> tuple[NDArray[Any], Bins] | None:
-        """The coarse field on its own, if it tells something, and with fewer bins than these."""
+        """The coarse field, if it has several bins, but fewer than each of these fields."""
         if not 0 < len(self.coarse) < min(field.n_codes for field in than) - FIRST - 1:
             return None
         return self.by_interval(self.coarse), Bins(self.column, (f"{self.column.name} [{COARSE} even]",), (self.coarse,))
 
     def coarsest(self) -> Sequence[int]:
-        """The field of the fewest bins."""
+        """The field with the fewest bins."""
         return [min(range(len(self.edges)), key=lambda place: len(self.edges[place]))]
 
     def keep(self, places: Sequence[int]) -> Bins:
-        """Only these of its fields."""
+        """The encoder with only these of its fields."""
         return Bins(self.column, tuple(self.names[place] for place in places), tuple(self.edges[place] for place in places))
 
     def pack(self, number: int, arrays: Arrays) -> Facts:
@@ -180,7 +181,7 @@ class Bins(ColumnEncoder):
         return {"names": list(self.names)}
 
     def unsaved(self) -> Arrays:
-        """The edges of the field that is not there yet."""
+        """The edges of the coarse field."""
         return {"coarse": self.coarse}
 
     @classmethod
@@ -203,7 +204,7 @@ class Bins(ColumnEncoder):
 
 
 class Search:
-    """Numbers -> their places among edges; one behind the last for what is no number. Built once, for `lookup.locate`."""
+    """Finds the places of numbers among edges. NaN has the place behind the last. The table for `lookup.locate` is built once."""
 
     def __init__(self, edges: Floats) -> None:
         self.kind = narrowest(len(edges) + 2)
@@ -211,8 +212,8 @@ class Search:
         self.ready = False
 
     def prepare(self) -> None:
-        """Build the table by which places are guessed."""
-        bits = (self.plain + 0.0).view(np.int64)  # + 0.0: one zero only
+        """Build the table from which places are guessed."""
+        bits = (self.plain + 0.0).view(np.int64)  # + 0.0 turns -0.0 into 0.0
         bits ^= (bits >> 63) & np.iinfo(np.int64).max
         self.shift = max(0, (int(bits[-1]) - int(bits[0])).bit_length() - SEARCH_BITS)
         bucket = (bits.view(np.uint64) - bits.view(np.uint64)[0]) >> np.uint64(self.shift)
@@ -223,10 +224,10 @@ class Search:
         self.ready = True
 
     def find(self, values: Floats) -> NDArray[Any]:
-        """The place of each."""
+        """The place of each value."""
         if not len(self.plain) or (not self.ready and len(values) <= FEW):
             place = np.searchsorted(self.plain, values, side="right")
-            return (place + np.isnan(values)).astype(self.kind)  # NaN comes last, and is one behind that
+            return (place + np.isnan(values)).astype(self.kind)  # NaN is sorted last, and its place is one behind that
         if not self.ready:
             self.prepare()
         from autocross.kernels import lookup  # not above: scoring single rows does without it
@@ -239,8 +240,8 @@ class Search:
 def width_places(values: Floats, granularity: int) -> Ints:
     """Where bins of equal width begin among the values.
 
-    Values are divided first, because their range and its multiples may exceed the largest float. A power of two as divisor
-    changes no digit, unless it makes a number too small: only values that are huge anyway get a large one.
+    Values are divided first, because their range and its multiples may exceed the largest float. Dividing by a power of two changes
+    no digit, unless a number becomes too small; so only huge values are divided by a large power.
     """
     divisor = 2.0 if max(-values[0], values[-1]) < HUGE else 2.0**64
     low, high = values[0] / divisor, values[-1] / divisor
@@ -256,10 +257,10 @@ def quantile_places(counts: Ints, granularity: int) -> Ints:
 
 
 def thick(places: Ints, counts: Ints, min_count: int) -> tuple[int, ...]:
-    """The places at which a bin may begin if every bin shall hold ``min_count`` rows; thin bins join their neighbour."""
+    """Those places at which a bin may begin if every bin must hold ``min_count`` rows. Smaller bins join their neighbour."""
     below = np.concatenate([[0], np.cumsum(counts)])
     kept: list[int] = []
-    last = 0  # rows below the last of those kept
+    last = 0  # rows below the last place that was kept
     for place, n_below in zip(places.tolist(), below[places].tolist(), strict=True):
         if 0 < place < len(counts) and n_below - last >= min_count:
             kept.append(place)
@@ -270,7 +271,7 @@ def thick(places: Ints, counts: Ints, min_count: int) -> tuple[int, ...]:
 
 
 def midpoints(values: Floats, places: Ints) -> Floats:
-    """Edges midway between neighbours; where no float lies between, the upper one."""
+    """Edges midway between neighbours. If no float lies between two values, the edge is the upper one."""
     if not len(places):
         return np.empty(0)
     below, above = values[places - 1], values[places]
@@ -279,9 +280,9 @@ def midpoints(values: Floats, places: Ints) -> Floats:
 
 
 def between_whole_numbers(edges: Floats) -> bool:
-    """Whether edges can lie midway between whole numbers, with such a number in every bin.
+    """Whether these can be edges midway between whole numbers, with a whole number in every bin.
 
-    Values of 0.1, 0.2 and so on have other edges. Of huge numbers nothing is told: floats have no halves there.
+    Values such as 0.1 and 0.2 have other edges. The answer is False for huge numbers, where floats have no halves.
 
     >>> between_whole_numbers(np.array([8.5, 9.5, 12.0])), between_whole_numbers(np.array([8.5, 9.0])), midpoints(
     ...     np.array([8.0, 9.0, 10.0, 14.0]), np.arange(1, 4)

@@ -1,4 +1,4 @@
-"""A table's columns -> fields of codes: one encoder a column, all granularities side by side."""
+"""The columns of a table -> fields of codes. Each column has its own encoder, with all its granularities."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from autocross.table.columns import Column, Table
 from autocross.table.schema import ColumnSchema, Schema
 
 T = TypeVar("T")
-Each = Callable[..., Iterable[T]]  # `map`, or what works on columns side by side
+Each = Callable[..., Iterable[T]]  # `map`, or a parallel version of it
 
 
 def spread(codes: FieldCodes, index: NDArray[np.int32]) -> FieldCodes:
-    """The codes of rows, from those of the values that they hold."""
+    """The codes of rows: ``codes`` has those of the distinct values, and ``index`` says which value each row has."""
     from autocross.kernels import lookup  # not above: scoring single rows does without it
 
     found = np.empty(len(index), codes.codes.dtype)
@@ -41,7 +41,7 @@ def stem_codes(column: ColumnEncoder, table: Table) -> list[FieldCodes]:
 
 @dataclass(frozen=True)
 class Encoder:
-    """All columns' encoders, in the order of the schema; their fields are numbered through."""
+    """The encoders of all columns, in the order of the schema. Fields are numbered across all columns."""
 
     schema: Schema
     columns: tuple[ColumnEncoder, ...]
@@ -55,7 +55,7 @@ class Encoder:
         n: Mapping[str, NDArray[np.int64]] | None = None,
         each: Each[ColumnEncoder] = map,
     ) -> Encoder:
-        """Learn vocabularies, edges and calendars from the training rows, or from distinct values and their numbers of rows."""
+        """Learn codes from the training rows, or from distinct values and the number of rows of each."""
 
         def fitted(column: ColumnSchema) -> ColumnEncoder:
             encoder = registry.OF_KIND[column.kind]
@@ -69,7 +69,7 @@ class Encoder:
 
     @cached_property
     def places(self) -> tuple[tuple[ColumnEncoder, int], ...]:
-        """For every field its column's encoder and its place there."""
+        """For every field, the encoder of its column and its place among the fields of that column."""
         return tuple((column, at) for column in self.columns for at in range(len(column.fields)))
 
     def encode(self, table: Table) -> list[FieldCodes]:
@@ -78,7 +78,7 @@ class Encoder:
 
     @property
     def origins(self) -> dict[int, tuple[int, NDArray[Any] | None]]:
-        """For every field its stem, and its codes by those of the stem if they differ."""
+        """For every field, its stem, and a table from codes of the stem to codes of the field, unless these are the same."""
         found: dict[int, tuple[int, NDArray[Any] | None]] = {}
         for at, stem in enumerate(self.stems):
             found |= {field: (at, table) for field, table in stem.tables.items()}
@@ -88,7 +88,7 @@ class Encoder:
 
     @cached_property
     def stems(self) -> tuple[Stem, ...]:
-        """What `stem_codes` gives, of all columns."""
+        """The stems of all columns, with fields numbered across all columns."""
         found: list[Stem] = []
         first = 0
         for column in self.columns:
@@ -107,13 +107,15 @@ class Encoder:
 
     @property
     def bytes_a_row(self) -> int:
-        """What the codes of a row take, those of the stems and those of all fields read from them; without multi-value fields."""
+        """Bytes that the codes of a row take, those of stems and of the fields read from them. Multi-value fields are not
+        counted."""
         kinds = [narrowest(stem.n_codes) for stem in self.stems if not stem.ragged]
         kinds += [narrowest(self.fields[at].n_codes) for stem in self.stems for at in stem.tables]
         return sum(np.dtype(kind).itemsize for kind in kinds)
 
     def widened(self, widths: Sequence[int]) -> Encoder:
-        """Wide enough for rows with so many codes of each stem: a multi-value field knows how many codes a row may have."""
+        """The encoder for rows with up to so many codes of each stem. A multi-value field has to know how many codes a row may
+        have."""
         columns, first = [], 0
         for column in self.columns:
             last = first + len(column.stems)
@@ -122,11 +124,11 @@ class Encoder:
         return self if all(map(operator.is_, columns, self.columns)) else Encoder(self.schema, tuple(columns))
 
     def widened_to(self, codes: Sequence[FieldCodes]) -> Encoder:
-        """Wide enough for rows with these codes of its fields."""
+        """The encoder for rows like these, given by their codes of all fields."""
         return self.widened([1 if stem.field is None else codes[stem.field].width for stem in self.stems])
 
     def rest(self) -> None:
-        """Let go of the tables by which many rows are encoded; they are made again when they are needed."""
+        """Free the tables by which many rows are encoded. They are made again when they are needed."""
         for column in self.columns:
             column.rest()
 
@@ -135,7 +137,7 @@ class Encoder:
         return Encoder(self.schema, tuple(column.private(self.schema) for column in self.columns))
 
     def encode_one(self, row: Mapping[str, Any]) -> list[Any]:
-        """The codes of one row, field by field; a multi-value field has a tuple of them. An absent column is missing."""
+        """The codes of one row, field by field. A multi-value field has a tuple of codes. An absent column counts as missing."""
         codes: list[Any] = []
         for column in self.columns:
             codes.extend(column.encode_one(row.get(column.column.name)))
@@ -147,7 +149,8 @@ class Encoder:
         return column.value(place, code)
 
     def coarse(self, kept: Encoder) -> list[tuple[int, NDArray[Any], ColumnEncoder]]:
-        """Fields coarser than those kept of their columns: each one's stem, its codes by those of the stem, and its encoder."""
+        """Fields that are coarser than those kept of their columns: for each, its stem, a table from codes of the stem to its
+        codes, and its encoder."""
         left = {column.column.name: column.fields for column in kept.columns}
         found, stem = [], 0
         for column in self.columns:
@@ -157,7 +160,7 @@ class Encoder:
         return found
 
     def coarsest(self) -> list[int]:
-        """All fields but those of a number that has one with fewer bins."""
+        """All fields, except those of a number that has a field with fewer bins."""
         kept: list[int] = []
         first = 0
         for column in self.columns:
@@ -166,7 +169,7 @@ class Encoder:
         return kept
 
     def keep(self, kept: Sequence[int]) -> Encoder:
-        """Only these fields; a column left without any is no longer looked at."""
+        """The encoder with only these fields. A column that has none of them is dropped."""
         wanted = set(kept)
         columns, first = [], 0
         for column in self.columns:

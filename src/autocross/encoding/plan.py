@@ -1,4 +1,4 @@
-"""Hyper-parameters of the encoding, decided by rule; each rule stands here and nowhere else."""
+"""Hyper-parameters of the encoding that are decided by rule. Each rule is here and nowhere else."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class EncodingPlan:
     quantiles: bool = True
     cap: int = CAP
     n_buckets: int = 1 << FEWEST_BITS  # codes for the hashed tail beyond the cap
-    coarse: bool = False  # few bins of equal counts as well, for weak pairs
+    coarse: bool = False  # whether numbers also get a field of few bins, for groups of weak pairs
 
 
 def min_count(n_rows: int) -> int:
-    """2, and one more for every two million rows: a value seen once tells nothing, and room is dear in large tables."""
+    """2, and one more for every two million rows. A value that is seen once tells nothing, and large tables need to save memory."""
     return 2 + n_rows // 2_000_000
 
 
 def granularities(n_rows: int, n_numerical: int, memory: int) -> tuple[int, ...]:
-    """10^p for p up to P. P is 3, less where bins would hold fewer than 5 rows or codes would fill 1/4 of the memory given.
+    """10^p for p from 1 to 3, as long as bins have 5 rows or more and codes take no more than a quarter of the memory.
 
     >>> granularities(30_000, 6, 8 << 30), granularities(800, 6, 8 << 30)
     ((10, 100, 1000), (10, 100))
@@ -44,7 +44,8 @@ def granularities(n_rows: int, n_numerical: int, memory: int) -> tuple[int, ...]
 
 
 def tallied(values: NDArray[Any], n: NDArray[np.int64] | None) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Distinct values in order and their rows, each value given standing for ``n`` of them, by default for one."""
+    """The distinct values in ascending order, and how many rows each has. Each given value stands for ``n`` rows, by default for
+    one."""
     distinct, place = np.unique(values, return_inverse=True)
     counts = np.zeros(len(distinct), np.int64)
     np.add.at(counts, place, 1 if n is None else n)

@@ -1,4 +1,4 @@
-"""Which encoder a kind of column has, and which one a word in a bundle stands for: the only list of encoders.
+"""The only list of encoders: which encoder a kind of column has, and which encoder a word in a bundle stands for.
 
 A new kind of column is a file with its encoder, and a call of `register`.
 """
@@ -22,16 +22,17 @@ OF_CODER: dict[str, type[ColumnEncoder]] = {encoder.coder: encoder for encoder i
 
 
 def unpacker(coder: str, column: ColumnSchema) -> type[ColumnEncoder]:
-    """What unpacks a column that was packed under this word, if it codes columns of this kind."""
+    """The encoder class that a word in a bundle stands for. It must be one for columns of this kind."""
     fits = coder in OF_CODER and issubclass(OF_CODER[coder], OF_KIND.get(column.kind, ()))
     require(fits, f"column {column.name!r} is not coded as its kind asks")
     return OF_CODER[coder]
 
 
 def register(kind: str, reading: Reading, encoder: type[ColumnEncoder]) -> None:
-    """Add a kind of column, which users declare by its name: as what its cells are read, and what turns them into codes.
+    """Add a kind of column, which users declare by its name. ``reading`` says as what its cells are read, and ``encoder`` turns
+    them into codes.
 
-    A model with such a column is read where the kind is registered too.
+    A model with such a column can be loaded only where the kind is registered too.
     """
     assert kind not in READINGS, f"there is a kind {kind!r} already"
     assert encoder.coder not in OF_CODER, f"there is a coder {encoder.coder!r} already"

@@ -1,4 +1,4 @@
-"""Moments -> calendar fields: year, quarter, month, day, weekday, hour, minute, each only where it varies."""
+"""Moments -> calendar fields: year, quarter, month, day, weekday, hour and minute, as far as they vary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from autocross.table.schema import ColumnSchema
 from autocross.table.values import TIME_WAY_OUT, moment_of, refused, shown
 
 DAY = 86_400_000_000
-# The values that each part of the calendar may have; a year has bounds where moments are kept in microseconds.
+# The values that each part of the calendar may have. Years are bounded because moments are kept in microseconds.
 PARTS = {
     "year": range(-300_000, 300_000),
     "quarter": range(1, 5),
@@ -49,7 +49,7 @@ def parts_of(moment: datetime) -> dict[str, int]:
 
 
 def parts_of_all(micros: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
-    """The calendar of many moments; those missing get any value."""
+    """The calendar of many moments. Missing moments get an arbitrary value."""
     moments = np.where(micros == NO_TIME, 0, micros)
     days = np.floor_divide(moments, DAY)
     months = days.astype("datetime64[D]").astype("datetime64[M]")
@@ -68,7 +68,7 @@ def parts_of_all(micros: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
 
 @dataclass(frozen=True)
 class Calendar(ColumnEncoder):
-    """The calendar fields of one time column: for each part, the values seen often enough, in order."""
+    """The calendar fields of one time column. Each part has the values that were seen often enough, in order."""
 
     coder: ClassVar[str] = "calendar"
 
@@ -76,10 +76,10 @@ class Calendar(ColumnEncoder):
 
     @classmethod
     def fit(cls, schema: ColumnSchema, column: TimeColumn, plan: EncodingPlan, n: NDArray[np.int64] | None = None) -> Calendar:
-        """Keep the parts that take more than one value; ``n`` are the rows that each moment stands for."""
+        """Keep the parts that have more than one value. ``n`` has the number of rows that each moment stands for."""
         known = np.flatnonzero(column.micros != NO_TIME)
         rows: dict[str, Counter[int]] = {}
-        for first in range(0, max(1, len(known)), TOGETHER):  # the parts of a moment take far more room than it does
+        for first in range(0, max(1, len(known)), TOGETHER):  # the parts of a moment take far more memory than the moment
             some = known[first : first + TOGETHER]
             for part, values in parts_of_all(column.micros[some]).items():
                 distinct, counts = tallied(values, None if n is None else n[some])
@@ -89,7 +89,7 @@ class Calendar(ColumnEncoder):
             for part, counted in rows.items()
             if len(counted) > 1
         }
-        # One moment only: what is left to tell is whether it is missing.
+        # If there is only one moment, a field can only tell whether it is missing.
         return cls(schema, seen or {"year": tuple(sorted(rows["year"]))})
 
     @cached_property
@@ -132,12 +132,12 @@ class Calendar(ColumnEncoder):
         return Part(part, self.seen[part][number])
 
     def keep(self, places: Sequence[int]) -> Calendar:
-        """Only these of its fields."""
+        """The encoder with only these of its fields."""
         parts = list(self.seen)
         return Calendar(self.column, {parts[place]: self.seen[parts[place]] for place in places})
 
     def pack(self, number: int, arrays: Arrays) -> Facts:
-        """The values seen, which are few."""
+        """Pack the values that were seen, which are few."""
         return {"seen": {part: list(values) for part, values in self.seen.items()}}
 
     @classmethod

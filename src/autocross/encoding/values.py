@@ -1,4 +1,4 @@
-"""What a code stands for, as a structure. Words are one rendering of it (`producer/wording.py`); others read the same classes."""
+"""What a code stands for, as a structure. `producer/wording.py` puts it into words; exports can read the same classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Rare:
 
 @dataclass(frozen=True)
 class Hashed:
-    """A value without a code of its own: it shares the code of this bucket with others."""
+    """A value without a code of its own. All values of a bucket share a code."""
 
     bucket: int
 
@@ -34,7 +34,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Hash:
-    """A category of a private model, by the digits of its hash, hexadecimal; the first ``enough`` of them tell it from others."""
+    """A category of a private model, known by the hexadecimal digits of its hash. The first ``enough`` digits identify it."""
 
     digits: str
     enough: int = field(compare=False)
@@ -42,7 +42,7 @@ class Hash:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a value, such as the month of a time, and its number; a week begins with Monday, 0."""
+    """A part of a value, such as the month of a time, and its number. A week begins with Monday, which is 0."""
 
     part: str
     number: int
@@ -50,10 +50,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Interval:
-    """Numbers from ``low`` up to ``high``, which is not among them; both are infinite where nothing bounds it.
+    """The numbers from ``low`` up to but not including ``high``. A bound that does not exist is infinite.
 
-    ``before`` and ``after`` are the next bounds in its field: a bound that is rounded must still be told from them. ``whole`` says
-    that its column holds whole numbers, as far as bounds can tell.
+    ``before`` and ``after`` are the next bounds of the field; a bound that is rounded must stay apart from them. ``whole`` says
+    that the column holds whole numbers, as far as the bounds can tell.
     """
 
     low: float
@@ -67,5 +67,5 @@ Value = Missing | Rare | Hashed | Text | Hash | Part | Interval
 
 
 def without_value(code: int) -> Missing | Rare:
-    """What the codes before the first value stand for, in every field."""
+    """What the first two codes stand for, in every field: missing and rare."""
     return Missing() if code == MISSING else Rare()

@@ -1,8 +1,8 @@
 """Texts -> codes, for categorical and for multi-value columns.
 
-Code 0 is missing, 1 rare or unseen, then one code a value, the most frequent first. Where a column has more values
-than the cap, the frequent ones keep their codes and all others, unseen ones too, share hashed codes behind them.
-A private vocabulary knows its values by their hashes only.
+Code 0 is missing and 1 is rare or unseen. Then comes a code for each value, the most frequent first. If a column has more values
+than the cap, the most frequent ones keep their codes, and all others, including unseen ones, share hashed codes behind them. A
+private vocabulary knows its values only by their hashes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def bucket_of(text: str, n_buckets: int) -> int:
 
 @dataclass(frozen=True)
 class Vocabulary(ColumnEncoder):
-    """The codes of one column's texts. ``width`` is 1, or for a multi-value column the most codes in a training row."""
+    """The codes of the texts of one column. ``width`` is 1 or, for a multi-value column, the most codes that a training row has."""
 
     coder: ClassVar[str] = "vocabulary"
 
@@ -61,20 +61,20 @@ class Vocabulary(ColumnEncoder):
 
     @classmethod
     def fit(cls, schema: ColumnSchema, column: TextColumn | ListColumn, plan: EncodingPlan, n: Ints | None = None) -> Vocabulary:
-        """Give codes to the values seen often enough; ``n`` says how many rows each entry of the column stands for."""
+        """Give codes to the values that are seen often enough. ``n`` says how many rows each entry of the column stands for."""
         values, index = column.distinct
         counts = np.zeros(len(values) + 1, np.int64)
         np.add.at(counts, index, 1 if n is None else n)
         counts = counts[:-1]  # the last are missing
         frequent = np.flatnonzero(counts >= plan.min_count)
-        # Equally frequent values come as they are met first, which is their order: their names decide nothing.
+        # Equally frequent values stay in the order in which they were first met, so that their spelling decides nothing.
         frequent = frequent[np.argsort(-counts[frequent], kind="stable")]
         kept = tuple(values[frequent[: plan.cap]].to_list())  # `gather` would plan a query first
         vocabulary = cls(schema, kept, plan.n_buckets if len(frequent) > plan.cap else 0)
         return vocabulary if isinstance(column, TextColumn) else vocabulary.widened(vocabulary.encode(column)[0].width)
 
     def widened(self, width: int) -> Self:
-        """Wide enough for rows with so many codes."""
+        """The vocabulary for rows with up to ``width`` codes."""
         return self if width <= self.width else replace(self, width=width)
 
     @cached_property
@@ -103,7 +103,7 @@ class Vocabulary(ColumnEncoder):
 
     @cached_property
     def known(self) -> Places:
-        """All texts that have a code, those of missing values among them."""
+        """All texts that have a code, including those that mean missing."""
         from autocross.table.places import Places  # not above: scoring single rows does without it
 
         return Places.of([None, *sorted(MISSING_TEXTS), *self.values])
@@ -120,7 +120,7 @@ class Vocabulary(ColumnEncoder):
         return len(self.values)
 
     def rest(self) -> None:
-        """Let go of what was made of the values to find them again."""
+        """Free the tables in which values are looked up."""
         for made in ("code", "known", "code_by_place"):
             self.__dict__.pop(made, None)
 
@@ -128,7 +128,7 @@ class Vocabulary(ColumnEncoder):
         """The codes of all rows."""
         if isinstance(column, ListColumn):
             return [distinct_codes(self.by_value(column), column.starts)]
-        if len(column) <= FEW:  # for so few the table of known texts is not worth building
+        if len(column) <= FEW:  # building the table of known texts would take longer
             texts = [None if text in MISSING_TEXTS else text for text in column.rows.to_list()]
             return [FieldCodes(np.array([*map(self.code_of, texts)], dtype=narrowest(self.fields[0].n_codes)))]
         codes = column.find(self.known, self.code_by_place)
@@ -138,14 +138,14 @@ class Vocabulary(ColumnEncoder):
         return [FieldCodes(codes)]
 
     def by_value(self, column: TextColumn | ListColumn) -> NDArray[Any]:
-        """The code of every text, each distinct one looked up once."""
+        """The code of every text. Each distinct text is looked up once."""
         values, index = column.distinct
         table = np.array([*map(self.code_of, values.to_list()), MISSING], dtype=narrowest(self.fields[0].n_codes))
         codes: NDArray[Any] = table[index]
         return codes
 
     def encode_one(self, value: Any) -> tuple[Any, ...]:
-        """The code of one value; for a multi-value column the codes of its entries."""
+        """The code of one value or, for a multi-value column, the codes of its entries."""
         if type(value) is str and not self.ragged and value in self.code:
             return (self.code[value],)
         column = self.column
@@ -162,7 +162,7 @@ class Vocabulary(ColumnEncoder):
         return tuple(sorted({self.code_of(text) for text in texts}))
 
     def contributions(self, weights: list[list[float]]) -> Callable[[Any], Sequence[float]]:
-        """What one value adds to the log-odds; the texts of a row that holds one are looked up as they are."""
+        """What one value adds to the log-odds. If the column holds one text per row, the text itself is looked up first."""
         by_code = super().contributions(weights)
         if self.ragged:
             return by_code
@@ -184,12 +184,12 @@ class Vocabulary(ColumnEncoder):
         return Text(self.values[number])
 
     def keep(self, places: Sequence[int]) -> Self:
-        """There is only the one field."""
+        """The encoder itself: there is only one field."""
         assert list(places) == [0]
         return self
 
     def pack(self, number: int, arrays: Arrays) -> Facts:
-        """The texts end to end, and where each ends, in characters."""
+        """Pack the texts joined into one, and where each ends, counted in characters."""
         arrays[f"text.{number}"] = np.frombuffer("".join(self.values).encode("utf-8", "surrogatepass"), np.uint8)
         arrays[f"ends.{number}"] = np.cumsum([len(value) for value in self.values], dtype=np.int64)
         return {"n_buckets": self.n_buckets, "width": self.width}
@@ -214,13 +214,14 @@ class Vocabulary(ColumnEncoder):
     def unpack(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> Self:
         owner = f"column {column.name!r}"
         values = unpack_texts(owner, stored.array(f"text.{number}", owner), stored.array(f"ends.{number}", owner))
-        # Else a row alone, whose texts are looked up as they are, could find what a table never finds.
+        # Otherwise a single row, whose text is looked up unchanged, could find a value that a table never finds.
         as_read = all(stored_text(value, column.stored) == value for value in values)
         require(as_read, f"{owner} has a vocabulary with a value that is never read")
         return cls(column, values, entry["n_buckets"], entry["width"])
 
     def private(self, schema: Schema) -> Vocabulary:
-        """The same codes for the hashes of the values, salted by the schema: equal fits have equal hashes, other tables others."""
+        """The same codes for the hashes of the values. The salt depends on the schema, so equal fits have equal hashes, and other
+        tables have other hashes."""
         facts = [[column.name, column.kind, column.stored, column.separator] for column in schema]
         salt = blake2b(json.dumps([self.column.name, facts]).encode(), digest_size=DIGEST).hexdigest()
         hidden = PrivateVocabulary(self.column, (), self.n_buckets, self.width, salt)
@@ -229,10 +230,10 @@ class Vocabulary(ColumnEncoder):
 
 @dataclass(frozen=True)
 class PrivateVocabulary(Vocabulary):
-    """A vocabulary whose values are hashes, in hexadecimal digits: BLAKE2b of the UTF-8 text, of 16 bytes, with the salt."""
+    """A vocabulary whose values are hashes in hexadecimal digits: BLAKE2b of the UTF-8 text, 16 bytes, with a salt."""
 
     coder: ClassVar[str] = "hashes"
-    format: ClassVar[int] = 3  # who knows only older ones would overlook a value behind a hash
+    format: ClassVar[int] = 3  # an older reader would not find the values, because it does not hash
 
     salt: str = ""
 
@@ -253,7 +254,7 @@ class PrivateVocabulary(Vocabulary):
 
     @cached_property
     def n_shown(self) -> int:
-        """How many digits tell all hashes apart."""
+        """How many digits are enough to tell all hashes apart."""
         return next(n for n in range(FEWEST_SHOWN, 2 * DIGEST + 1) if len({value[:n] for value in self.values}) == len(self.values))
 
     def known_value(self, number: int) -> Hash:
@@ -264,11 +265,11 @@ class PrivateVocabulary(Vocabulary):
         return self
 
     def contributions(self, weights: list[list[float]]) -> Callable[[Any], Sequence[float]]:
-        """What one value adds to the log-odds: which texts have a code is not known ahead."""
+        """What one value adds to the log-odds. Nothing can be looked up ahead, because the texts are not known."""
         return ColumnEncoder.contributions(self, weights)
 
     def pack(self, number: int, arrays: Arrays) -> Facts:
-        """The bytes of the hashes, one row each."""
+        """Pack the bytes of the hashes, one row for each."""
         hashes = bytearray.fromhex("".join(self.values))
         arrays[f"hash.{number}"] = np.frombuffer(hashes, np.uint8).reshape(-1, DIGEST)
         return {"n_buckets": self.n_buckets, "width": self.width, "salt": self.salt}
@@ -288,7 +289,7 @@ class PrivateVocabulary(Vocabulary):
 
 
 def distinct_codes(codes: NDArray[Any], starts: NDArray[np.int64]) -> FieldCodes:
-    """Each code once a row, in ascending order: two rare values of one row are one rare code."""
+    """The codes of each row without repetition, in ascending order. Two rare values of a row give one rare code."""
     rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     pairs = np.unique(np.stack([rows, codes.astype(np.int64)], axis=1), axis=0) if len(codes) else np.zeros((0, 2), int)
     sizes = np.bincount(pairs[:, 0], minlength=len(starts) - 1)
@@ -296,7 +297,7 @@ def distinct_codes(codes: NDArray[Any], starts: NDArray[np.int64]) -> FieldCodes
 
 
 def unpack_texts(owner: str, content: NDArray[Any], ends: NDArray[Any]) -> tuple[str, ...]:
-    """Texts stored end to end; ``ends`` counts characters."""
+    """The texts that were joined into one. ``ends`` says where each ends, counted in characters."""
     text = content.tobytes().decode()
     bounds = [0, *ends.tolist()]
     in_order = all(a <= b for a, b in pairwise(bounds)) and bounds[-1] == len(text)

@@ -61,7 +61,7 @@ class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         with observed(self._options(), X) as (options, reporter), interruptible() as interrupt:
             checkpoint.prepare(options)
-            later = self._later_stage()  # which may need a library that is not there
+            later = self._later_stage()  # raises an error here if it needs a library that is not installed
             source = source_of(X, checked_labels(y), sample_weight, options)
             model = fitting.fit(source, options, reporter, interrupt, later)
         names = source.names
@@ -72,11 +72,11 @@ class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
         self._keep(model)
 
     def _later_stage(self) -> fitting.LaterStage | None:
-        """What comes after the logistic model."""
+        """A stage that comes after the logistic model, if there is one."""
         return None
 
     def _keep(self, model: Model) -> None:
-        """Take over a model, and what scores with it: scoring itself changes nothing here."""
+        """Keep a model and a scorer for it, so that scoring need not change the estimator."""
         self.model_ = model
         self.scorer_ = Scorer(model)
         self.history_ = model.about.history
@@ -84,7 +84,7 @@ class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "scorer_"}  # it follows from the model
+        return {name: value for name, value in state.items() if name != "scorer_"}  # it can be made from the model
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -92,7 +92,7 @@ class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
             self._keep(state["model_"])
 
     def _rows(self, X: Any) -> Any:
-        """Rows to score. Those without column names have the columns of fit, in its order."""
+        """Rows to score. Rows without column names must have the columns of fit, in the same order."""
         check_is_fitted(self, "model_")
         if isinstance(X, (str, Path)):
             return unlabelled(X, self.model_.producer.encoder.schema, self)
@@ -131,7 +131,7 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Find the features. ``y`` is a column of labels, or the name of one in ``X``."""
+        """Find the features. ``y`` has the labels, or is the name of their column in ``X``."""
         self._fit(X, y, sample_weight)
         return self
 
@@ -144,7 +144,7 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
     def transform(self, X: Any, output: Output | None = None) -> Any:
         """Features of rows: a sparse one-hot matrix (csr), a matrix of integer codes, or a frame of readable columns.
 
-        By default csr, and a frame after ``set_output(transform="pandas")`` or ``"polars"``.
+        The default is csr, or a frame after ``set_output(transform="pandas")`` or ``"polars"``.
         """
         rows = self._rows(X)
         producer = self.model_.producer
@@ -159,13 +159,13 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
         return in_style_of(X, pl.DataFrame(producer.readable(codes)), self._wants_frame())
 
     def _wants_frame(self) -> str | None:
-        """The frame library asked for by set_output, here or for all of scikit-learn, if any."""
+        """The frame library that set_output asks for, here or for all of scikit-learn, or None."""
         everywhere = get_config()["transform_output"]
         wanted: str = getattr(self, "_sklearn_output_config", {}).get("transform", everywhere)
         return None if wanted == "default" else wanted
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names of the columns that ``transform`` returns. ``input_features`` must be the columns of fit, if given."""
+        """Names of the columns that ``transform`` returns. If ``input_features`` is given, it must have the columns of fit."""
         check_is_fitted(self, "model_")
         if input_features is not None:
             self._check_input_features(list(input_features))
@@ -182,7 +182,7 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags = ClassifierTags(multi_class=False)  # no classifier, but its labels are of two kinds too
+        tags.classifier_tags = ClassifierTags(multi_class=False)  # this is no classifier, but it too needs labels of two classes
         return tags
 
 
@@ -197,7 +197,8 @@ class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to a frame or a file. ``y`` is a column of labels, or the name of one in ``X``; so is the weight."""
+        """Fit to a frame or a file. ``y`` has the labels, or is the name of their column in ``X``. The same holds for
+        ``sample_weight``."""
         self._fit(X, y, sample_weight)
         first, second = self.model_.about.classes
         self.classes_ = np.array(sorted([first, second]))
@@ -211,7 +212,7 @@ class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Log-odds of the larger label."""
+        """Log-odds of the larger label, which is the second of ``classes_``."""
         rows = self._rows(X)
         log_odds = self.scorer_.log_odds(rows)
         return log_odds if self.model_.about.classes[1] == self.classes_[1] else -log_odds
@@ -257,8 +258,8 @@ def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, re
 def observed(options: Options, data: Any) -> Iterator[tuple[Options, Reporter]]:
     """A reporter with the observers that the options ask for, closed whatever happens.
 
-    A journal that cannot be opened is an error before the work; later its failure, and that of the display, is only a warning.
-    What they write is not the data.
+    A journal that cannot be opened is an error before the work begins. If the journal or the display fails later, there is only a
+    warning, because the model does not depend on them.
     """
     keep_apart([data], journal=options.journal, checkpoint=checkpoint.file_of(options))
     reporter = Reporter([] if options.journal is None else [Journal(options.journal)])
@@ -279,7 +280,7 @@ def observed(options: Options, data: Any) -> Iterator[tuple[Options, Reporter]]:
 
 
 def checked_labels(y: Any) -> Any:
-    """Labels as scikit-learn understands them; the name of a column, or none at all, as they are."""
+    """Labels, checked by scikit-learn's rules. The name of a column, or None, is returned as it is."""
     if y is None or isinstance(y, str):
         return y
     values = y.to_numpy() if hasattr(y, "to_numpy") else np.asarray(y)
@@ -306,7 +307,7 @@ def one_hot(codes: Sequence[FieldCodes], sizes: Sequence[int]) -> csr_matrix:
 
 
 def in_style_of(X: Any, frame: pl.DataFrame, wanted: str | None) -> Any:
-    """The frame in the library asked for, else in that of the input, with the input's index."""
+    """The frame in the library that is asked for, or else in that of the input, with the index of the input."""
     is_pandas = type(X).__module__.partition(".")[0] == "pandas"
     if wanted == "pandas" or (wanted is None and is_pandas):
         import pandas

@@ -1,4 +1,4 @@
-"""Frozen records of what a fit did, in the order in which it did it. Observers turn them into lines."""
+"""Frozen records of what happens in a fit. Observers turn them into lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FitStarted(Event):
 
 @dataclass(frozen=True)
 class PhaseStarted(Event):
-    """``steps`` is how many steps the phase will take at most."""
+    """``steps`` is the largest number of steps that the phase can take."""
 
     phase: str
     steps: int
@@ -36,7 +36,7 @@ class PhaseStarted(Event):
 
 @dataclass(frozen=True)
 class StepDone(Event):
-    """``score`` is the validation score so far, in the user's metric, where the step produced one."""
+    """``score`` is the validation score after the step, in the user's metric, if the step produced one."""
 
     phase: str
     step: int
@@ -46,7 +46,7 @@ class StepDone(Event):
 
 @dataclass(frozen=True)
 class CandidatesRanked(Event):
-    """A rung of a tournament: how many candidates met on how many rows, and the best five with their gains."""
+    """A rung of a tournament: how many candidates competed on how many rows, and the best five with their gains."""
 
     round: int
     rung: int
@@ -58,7 +58,7 @@ class CandidatesRanked(Event):
 
 @dataclass(frozen=True)
 class CrossTried(Event):
-    """The best cross of a round, refitted: what it gained a row on fresh folds, its error, and what it needed to gain."""
+    """A proposal was judged: what it gained per row on fresh folds, the standard error, and what it needed to gain."""
 
     round: int
     cross: str
@@ -71,8 +71,9 @@ class CrossTried(Event):
 
 @dataclass(frozen=True)
 class WorkersCounted(Event):
-    """Where the work is spread over machines: workers alive and lost so far, the blocks they keep, and the bytes that moved in all
-    and since the last count. ``busy`` is the seconds that the busiest worker and all of them on average have worked."""
+    """The state of workers on other machines: how many are alive and how many were lost so far, the blocks they keep, and the bytes
+    that were sent in all and since the last count. ``busy`` has the seconds of work of the busiest worker, and the average of
+    all."""
 
     after: str
     workers: int
@@ -85,7 +86,7 @@ class WorkersCounted(Event):
 
 @dataclass(frozen=True)
 class SearchStopped(Event):
-    """Why no further cross is looked for."""
+    """Why the search for crosses ended."""
 
     why: str
     n_crosses: int
@@ -118,7 +119,7 @@ class FitFinished(Event):
 
 
 class CountsWorkers(Protocol):
-    """An engine, as far as events go."""
+    """What an event needs of an engine."""
 
     def count_workers(self) -> dict[str, Any] | None: ...
 
@@ -135,13 +136,13 @@ def as_record(event: Event) -> dict[str, Any]:
 class Reporter:
     """Dates events from the call of fit and hands them to the observers.
 
-    Watching cannot end a fit: an observer that fails is let go with a warning, and is told nothing more.
+    An observer cannot end a fit: one that fails is removed with a warning, and is told nothing more.
     """
 
     def __init__(self, observers: Iterable[Notify] = ()) -> None:
         self.observers = list(observers)
         self.began = perf_counter()
-        self.seconds_before = 0.0  # of a fit that is resumed: what it took until it was interrupted
+        self.seconds_before = 0.0  # if the fit was resumed: the seconds it took before the interruption
         self.failed: set[str] = set()
 
     @property
@@ -150,7 +151,7 @@ class Reporter:
 
     @property
     def seconds_in_all(self) -> float:
-        """Those before an interruption included."""
+        """Seconds of the fit, including those before an interruption."""
         return self.seconds_before + self.seconds
 
     def tell(self, kind: type[Event], **facts: Any) -> None:
@@ -164,35 +165,35 @@ class Reporter:
                 self.warn_once(name_of(observer), error, WITHOUT)
 
     def attempt(self, what: str, work: Callable[[], object], after: str = WITHOUT) -> None:
-        """Do something that must not end the fit: a failure is a warning, the first time that ``what`` fails."""
+        """Do something that must not end the fit. If it fails, there is a warning the first time that ``what`` fails."""
         if (error := failure(work)) is not None:
             self.warn_once(what, error, after)
 
     def warn_once(self, what: str, error: Exception, after: str) -> None:
-        """Warn of the first failure; ``after`` says how the fit goes on."""
+        """Warn about the first failure. ``after`` says how the fit goes on."""
         if what not in self.failed:
             self.failed.add(what)
             self.warn(f"{what} failed: {in_words(error)}. {after}", FileWarning)
 
     def close(self) -> None:
-        """Let all observers go; one that is still there is told what happens to the others."""
+        """Close all observers. Those that are still open are told about failures of the others."""
         while self.observers:
             observer = self.observers.pop()
             self.attempt(name_of(observer), closing(observer))
 
     def count_workers(self, engine: CountsWorkers, after: str) -> None:
-        """Tell how the workers are, where they are more than threads."""
+        """Report the state of the workers, if they are more than threads."""
         if (facts := engine.count_workers()) is not None:
             self.tell(WorkersCounted, after=after, **facts)
 
     def notice(self, message: str) -> None:
-        """Something the user should know."""
+        """Tell the user something worth knowing."""
         self.tell(Noticed, message=message)
 
     def warn(self, message: str, category: type[Warning] = TableWarning) -> None:
-        """Something the user should look at; a Python warning too, so that it shows where no progress is shown."""
+        """Tell the user something to look at. It is also a Python warning, which shows even if no progress is shown."""
         self.tell(Noticed, message=message, warning=True)
-        with suppress(OSError, ValueError):  # stderr may be full or closed: a warning that nobody can read does no harm
+        with suppress(OSError, ValueError):  # stderr may be full or closed; a warning that nobody can read does no harm
             warnings.warn(message, category, stacklevel=2)
 
 
@@ -202,12 +203,12 @@ def name_of(observer: Notify) -> str:
 
 
 def closing(observer: Notify) -> Callable[[], object]:
-    """What lets an observer go; a plain function needs nothing."""
+    """The function that closes an observer. A plain function needs no closing."""
     return getattr(observer, "close", lambda: None)
 
 
 def failure(work: Callable[[], object]) -> Exception | None:
-    """Do something; returns the error that it ended with, if it did."""
+    """Do something. Returns the error if it failed, or else None."""
     try:
         work()
     except Exception as error:

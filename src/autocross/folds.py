@@ -1,6 +1,6 @@
 """Which rows judge which model: at random, by whole groups, or by whole periods of time.
 
-fold : uint8 (n_rows,)   the model that is judged on the row and must not learn from it; ALL where every model learns
+fold : uint8 (n_rows,)   the model that is judged by the row and must not learn from it; ALL if every model learns from it
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from autocross.options import Evaluation, Split
 from autocross.table.columns import NO_TIME, TimeColumn
 
 ALL = 255
-KFOLD_ROWS = 250_000  # up to here five folds are affordable; beyond, one holdout is precise enough
+KFOLD_ROWS = 250_000  # up to so many rows five folds are affordable; beyond, one holdout is precise enough
 FEWEST_PERIODS = 20
 PERIODS = {"weeks": 7 * 86_400_000_000, "days": 86_400_000_000, "hours": 3_600_000_000}
 MONDAY = 4 * 86_400_000_000  # weeks begin on Monday; 1970 began on a Thursday
@@ -25,9 +25,10 @@ MONDAY = 4 * 86_400_000_000  # weeks begin on Monday; 1970 began on a Thursday
 
 @dataclass(frozen=True)
 class FoldPlan:
-    """The fold of any row, wherever it is kept: by a hash of its number, by its group or period (its ``cluster``), or as listed.
+    """Says which fold a row is in, on whatever machine it is kept: by a hash of its number, by its cluster (its group or period),
+    or by a list.
 
-    With ``holdout`` the first fold alone judges.
+    With ``holdout`` only the first fold judges.
     """
 
     n_models: int
@@ -49,8 +50,8 @@ class FoldPlan:
 
 @dataclass(frozen=True)
 class Folds:
-    """Who judges whom, and how that was decided. Where rows come in groups or periods, there are ``n_clusters`` of these, and
-    ``cluster`` tells which one each row is in."""
+    """Which rows judge which model, and how that was decided. If rows come in groups or periods, there are ``n_clusters`` of these,
+    and ``cluster`` says in which one each row is."""
 
     plan: FoldPlan
     n_rows: int
@@ -65,7 +66,7 @@ class Folds:
 
     @property
     def fold(self) -> NDArray[np.uint8]:
-        """Those of all rows."""
+        """The folds of all rows."""
         return self.plan.of(np.arange(self.n_rows), self.cluster)
 
 
@@ -83,7 +84,7 @@ def choose(
     times: Mapping[str, TimeColumn],
     time: str | None,
 ) -> Folds:
-    """The folds that look like the use: by group or by time where one is known, else at random."""
+    """Folds that resemble the use of the model: by group or by time if one is known, or else at random."""
     if split in ("auto", "group") and groups is not None:
         if groups.max(initial=0) > 0:
             return by_group(groups, seed, holdout, "groups were named")
@@ -99,8 +100,8 @@ def choose(
 def event_time(times: Mapping[str, TimeColumn], time: str | None, asked: bool) -> tuple[str | None, str]:
     """The column that says when a row happened, and why it is taken for that.
 
-    A date of birth is a time too. Rows of an event log come in the order of their time, or nearly every row has a
-    moment of its own, down to the time of day; one of the two must hold for a column that nobody named.
+    A date of birth is a time too, but it does not say when a row happened. So if nobody named the column, one of two things must
+    hold: the rows come in the order of the column, or most rows have a moment of their own and a time of day.
     """
     if time is not None:
         return time, f"time column {time!r} was named"
@@ -119,12 +120,12 @@ def event_time(times: Mapping[str, TimeColumn], time: str | None, asked: bool) -
 
 
 def by_row(n_rows: int, seed: int, holdout: bool, why: str) -> Folds:
-    """Every row on its own."""
+    """Folds of single rows at random."""
     return Folds(FoldPlan(1 if holdout else N_FOLDS, holdout, seed), n_rows, "random", why)
 
 
 def by_group(group: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
-    """Whole groups: the largest first, each to the fold that has the fewest rows."""
+    """Folds of whole groups. The largest groups go first, each to the fold that has the fewest rows."""
     names, index, sizes = np.unique(group, return_inverse=True, return_counts=True)
     n_folds = min(N_FOLDS, len(names))
     order = np.lexsort([mix(seed, np.arange(len(names))), -sizes])
@@ -137,7 +138,7 @@ def by_group(group: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
 
 
 def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Folds:
-    """Whole periods: spread over the folds, or the last fifth of the rows as the holdout."""
+    """Folds of whole periods, or the last fifth of the rows as the holdout."""
     name, period = periods(micros)
     if not holdout:
         folds = by_group(period, seed, holdout, why)
@@ -150,7 +151,8 @@ def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
 
 
 def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:
-    """The longest period of which there are enough, and each row's; else stretches of equally many rows."""
+    """The longest kind of period of which there are enough, and the period of each row. If there is none, periods are stretches
+    with equally many rows."""
     for name, length in PERIODS.items():
         period = np.where(micros == NO_TIME, np.int64(-(2**62)), (micros - MONDAY) // length)
         if len(np.unique(period)) >= FEWEST_PERIODS:

@@ -1,8 +1,8 @@
-"""Rows -> blocks, in two passes: what the columns hold, then codes.
+"""Rows -> blocks, in two passes: the first finds out what the columns hold, the second writes codes.
 
-Rows are read in shares, each by a `Reader`, which an engine keeps where the share is to be worked on. Shares follow each other:
-a row's number is that in its share plus the rows of the shares before it. What a pass finds is merged from what it finds in
-each share, and does not depend on where one ends.
+Rows are divided into shares. Each share is read by a `Reader`, which stays with the worker that will work on the share. Shares are
+consecutive: the number of a row is its number within its share plus the rows of all shares before. The result of a pass is merged
+from the results of all shares, and does not depend on where one share ends and the next begins.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from autocross.table.labels import Classes, LabelValues
 from autocross.table.source import Part, Source
 
 Ints = NDArray[np.int64]
-HASHED_CELLS = 1 << 22  # of columns that are looked at together: their hashes take 32 MB
-PIECE = 250  # columns that are looked at before anybody looks at the clock
-Each = Callable[..., Iterable[Any]]  # `map`, or what works on columns side by side
+HASHED_CELLS = 1 << 22  # most cells that are hashed together; their hashes take 32 MB
+PIECE = 250  # columns that are looked at between two looks at the clock
+Each = Callable[..., Iterable[Any]]  # `map`, or a parallel version of it
 
 
 def in_pieces(parts: Iterable[Part], names: Sequence[str], n_threads: int) -> Iterator[tuple[Part, list[list[str]]]]:
-    """Parts, each as often as it has pieces, and the columns of the piece in lists that threads look at side by side."""
+    """Each part as often as it has pieces, together with the columns of the piece, in lists that threads look at in parallel."""
     for part in parts:
         size = max(1, min(PIECE // n_threads, HASHED_CELLS // max(1, part.features.height)))
         lists = [list(names[first : first + size]) for first in range(0, len(names), size)]
@@ -48,7 +48,7 @@ def in_pieces(parts: Iterable[Part], names: Sequence[str], n_threads: int) -> It
 
 
 def first_rows(source: Source, names: Sequence[str], n_rows: int) -> Iterator[Part]:
-    """The parts of a source as far as these columns and so many rows."""
+    """The parts of a source, with only these columns and the first ``n_rows`` rows."""
     for part in source.parts(names):
         if n_rows <= 0:
             return
@@ -58,9 +58,10 @@ def first_rows(source: Source, names: Sequence[str], n_rows: int) -> Iterator[Pa
 
 @dataclass
 class Reader:
-    """A share of the rows, and the pass that is going on over it. ``number`` is its place among the shares.
+    """A share of the rows, and the pass over it that is under way. ``number`` is its place among the shares.
 
-    ``numbered`` is what the second pass need not find again: columns of rows that are in memory anyway. It may be missing.
+    ``numbered`` has columns whose distinct values the first pass has numbered, if the rows are in memory. The second pass can do
+    without it, but is slower then.
     """
 
     source: Source
@@ -80,7 +81,8 @@ class Reader:
 
 @dataclass(frozen=True)
 class Request:
-    """Columns to be looked at, in this order. ``types`` are the kinds that the user gave, ``unused`` names what is no feature."""
+    """The columns to look at, in this order. ``types`` has the kinds that the user gave; ``unused`` has columns that are no
+    features."""
 
     names: Sequence[str]
     types: Mapping[str, str]
@@ -89,7 +91,7 @@ class Request:
 
 
 class Looking:
-    """What some columns hold, as far as they are read. Where that is more than is allowed, some of them must wait."""
+    """The first pass over some columns: what was found so far. If that takes too much memory, some columns must wait."""
 
     def __init__(self, source: Source, request: Request, n_threads: int) -> None:
         self.labels = LabelValues(source.target, source.first_row)
@@ -99,14 +101,14 @@ class Looking:
             for name in request.names
         }
         self.pieces = in_pieces(source.parts(request.names), request.names, n_threads)
-        self.part: Part | None = None  # the one that is looked at
-        self.n_rows, self.n_all = 0, source.n_rows  # of this part and those before it; of all
-        self.cut = False  # whether there are more
+        self.part: Part | None = None  # the part that is looked at now
+        self.n_rows, self.n_all = 0, source.n_rows  # rows up to the end of this part, and of all parts
+        self.cut = False  # whether rows were left unread
         self.weight = weigh(np.empty(0, np.float32))
-        self.waiting: dict[str, int] = {}  # columns that must be looked at later, and what they may take then
+        self.waiting: dict[str, int] = {}  # columns that must wait for another pass, and the bytes they may take then
 
     def let_wait(self) -> None:
-        """Take columns out until the rest fits, those that take most first."""
+        """Take out columns, the largest first, until the others fit."""
         if self.allowed is None:
             return
         sizes = {name: digests.n_bytes for name, digests in self.digests.items()}
@@ -128,16 +130,16 @@ class Looking:
 
 @changes("pass", anew=True)
 def begin_to_look(reader: Reader, request: Request) -> None:
-    """Begin the first pass, or another one over columns that had to wait."""
+    """Begin the first pass, or a further one over columns that had to wait."""
     reader.looking = Looking(reader.source, request, reader.n_threads)
 
 
 @changes("pass")
 def look_on(reader: Reader, hurry: bool) -> tuple[int, bool]:
-    """Look at some columns of the next rows, if there are any; returns how many rows were met so far, and whether that is all.
+    """Look at some columns of the next rows, if there are any. Returns how many rows were met so far, and whether that is all.
 
-    In a hurry, columns that are not yet known from the first part of the rows are left unread, and so are further parts, if rows
-    of both labels are known.
+    In a hurry, columns that were not reached in the first part of the rows are left unread. Further parts are left unread too, once
+    rows of both labels were met.
     """
     looking = reader.looking
     if hurry and looking.part is not None and looking.n_rows == looking.part.features.height:
@@ -161,7 +163,8 @@ def look_on(reader: Reader, hurry: bool) -> tuple[int, bool]:
 
 
 def look_at(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
-    """Look at some columns of some rows. Hashed together, many small columns take a tenth of the time."""
+    """Look at some columns of some rows. They are hashed together, which takes a tenth of the time if there are many small
+    columns."""
     digests = reader.looking.digests
     names = [name for name in names if name in digests]
     plain = [name for name in names if is_counted_as_it_is(rows[name].dtype, digests[name].separator)]
@@ -175,8 +178,8 @@ def look_at(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Looked:
-    """What was found in the columns and in the labels of some rows, and their weight as by `weigh`. ``cut`` says that there are
-    rows that were not looked at, ``waiting`` which columns are still to be looked at."""
+    """What the first pass found in the columns and labels of a share, and the summed weight in the form of `weigh`. ``cut`` says
+    that rows were left unread; ``waiting`` has the columns that need another pass."""
 
     digests: list[Digest]
     labels: LabelValues
@@ -206,7 +209,7 @@ def labels_of(shares: Sequence[Looked]) -> LabelValues:
 
 
 def together(shares: Sequence[Looked], each: Each = map) -> list[Digest]:
-    """What was found in all rows, of the columns that were looked at in each share."""
+    """The digests of all rows, for the columns that were looked at in every share."""
     with_rows = [
         ({one.name: one for one in share.digests}, sum(before.n_rows for before in shares[:number]))
         for number, share in enumerate(shares)
@@ -226,8 +229,8 @@ def together(shares: Sequence[Looked], each: Each = map) -> list[Digest]:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How rows become codes. ``named`` are columns that folds may need; ``n_rows`` are those of each share; weights are divided by
-    2 to the power of ``exponent``. Given a scratch file, codes are kept there."""
+    """How rows become codes. ``named`` has columns that folds may need, and ``n_rows`` the number of rows of each share. Weights
+    are divided by 2 to the power of ``exponent``. With a scratch file, codes are kept there."""
 
     encoder: Encoder
     classes: Classes
@@ -239,7 +242,7 @@ class Recipe:
 
 
 class Filling:
-    """The codes, labels and weights of rows, as far as they are read."""
+    """The second pass: codes, labels and weights of the rows that were read so far."""
 
     def __init__(self, source: Source, recipe: Recipe, number: int, n_threads: int) -> None:
         self.recipe = recipe
@@ -247,8 +250,8 @@ class Filling:
         self.stems = recipe.encoder.stems_of_columns
         read = [*dict.fromkeys((*self.columns, *recipe.named))]
         self.pieces = in_pieces(first_rows(source, read, recipe.n_rows[number]), list(self.columns), n_threads)
-        self.part: Part | None = None  # the one that is encoded
-        self.encoded: set[str] = set()  # columns
+        self.part: Part | None = None  # the part that is encoded now
+        self.encoded: set[str] = set()  # columns of which codes were written
         n_rows, first_row = recipe.n_rows[number], sum(recipe.n_rows[:number])
         kinds = [None if stem.ragged else narrowest(stem.n_codes) for stem in recipe.encoder.stems]
         self.writer = BlockWriter(kinds, n_rows, recipe.seed, recipe.scratch, first_row, sum(recipe.n_rows))
@@ -256,7 +259,7 @@ class Filling:
         self.widths = [1] * len(kinds)
         self.named: list[pl.DataFrame] = []
         self.times: list[dict[str, NDArray[np.int64]]] = []
-        self.n_rows = 0  # of this part and those before it
+        self.n_rows = 0  # rows up to the end of this part
 
 
 @changes("pass", anew=True)
@@ -267,9 +270,9 @@ def begin_to_fill(reader: Reader, recipe: Recipe) -> None:
 
 @changes("pass")
 def fill_on(reader: Reader, hurry: bool) -> tuple[int, bool]:
-    """Encode some columns of the next rows, if there are any; returns how many rows were met so far, and whether that is all.
+    """Encode some columns of the next rows, if there are any. Returns how many rows were met so far, and whether that is all.
 
-    In a hurry, columns of which not even the first rows are encoded are left out.
+    In a hurry, columns are left out of which not even the first rows were encoded.
     """
     filling, recipe = reader.filling, reader.filling.recipe
     if hurry and filling.part is not None and filling.n_rows == filling.part.features.height:
@@ -293,7 +296,7 @@ def fill_in(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
     """Encode some columns of some rows."""
     filling = reader.filling
     columns = [filling.columns[name] for name in names if name in filling.columns]
-    some = pl.DataFrame([rows[column.column.name] for column in columns])  # of a hundred thousand, all names would take long
+    some = pl.DataFrame([rows[column.column.name] for column in columns])  # `select` takes long in a table of 100,000 columns
     table = typed(some, tuple(column.column for column in columns), reader.numbered)
     for column in columns:
         name = column.column.name
@@ -308,8 +311,8 @@ def fill_in(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Filled:
-    """What must be known of all rows, from some: the columns that are encoded, the most codes of a row in each stem, rows of each
-    label, and columns that folds may need."""
+    """What one share contributes to the knowledge of all rows: which columns were encoded, the most codes that a row has in each
+    stem, how many rows have each label, and columns that folds may need."""
 
     columns: set[str]
     widths: list[int]
@@ -328,20 +331,21 @@ def filled(reader: Reader) -> Filled:
 
 @changes("pass")
 def to_blocks(reader: Reader, n_blocks: int, stems: Sequence[int], plan: FoldPlan, cluster: Ints | None) -> list[Block]:
-    """The rows shuffled, in blocks, with the codes of these stems; ``cluster`` is that of all rows."""
+    """Shuffled blocks of the rows, with the codes of these stems. ``cluster`` is that of all rows."""
     filling = reader.filling
     reader.numbered = {}
     return filling.writer.blocks(n_blocks, stems, filling.label, filling.weight, plan, cluster, reader.each)
 
 
-# Weights are floats, but their sum must not depend on how rows are spread. What counts is how rows weigh against each other, so all
-# weights are divided by a power of two, which rounds nothing, until their mean is between 1 and 2: no sum depends on their unit.
+# Sample weights are floats, but their sum must not depend on how rows are divided. So digits are added up as whole numbers. Only
+# the ratios of weights count, so all weights are divided by the power of two that brings their mean between 1 and 2; this rounds
+# nothing.
 
-DIGITS, POWERS = 24, 149  # of a float with 32 bits: its digits, and the least power of two among them
+DIGITS, POWERS = 24, 149  # a 32-bit float has 24 binary digits, and the smallest is a multiple of 2^-149
 
 
 def weigh(weight: NDArray[np.float32]) -> Ints:
-    """Summed digits of the weights by their power of two: whole numbers."""
+    """For each power of two, the summed digits of the weights with that power, as whole numbers."""
     digits, power = np.frexp(weight)
     return np.bincount(power + POWERS, digits * 2.0**DIGITS, POWERS + 130).astype(np.int64)
 
@@ -356,7 +360,7 @@ def weighed(sums: Ints) -> float:
 
 
 def mean_exponent(total_weight: float, n_rows: int) -> int:
-    """The power of two by which weights are divided for their mean to lie between 1 and 2.
+    """The exponent of the power of two that brings the mean weight between 1 and 2.
 
     >>> mean_exponent(100.0, 100), mean_exponent(1e8, 100), mean_exponent(0.5, 100)
     (0, 19, -8)

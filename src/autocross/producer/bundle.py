@@ -1,7 +1,7 @@
 """One file for a model: a safetensors file whose metadata holds a JSON manifest.
 
-Reading it runs no code. Everything in it is checked against everything else before it is believed: a damaged or forged
-file gives a BundleError, never a wrong score.
+Reading it runs no code. Everything in it is checked against everything else before it is used: a damaged or forged file raises a
+BundleError, and never gives a wrong score.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KEY = "autocross"
 
 
 def save(model: Model, path: str | Path) -> None:
-    """Write the bundle; a former file of that name stays until the new one is complete."""
+    """Write the bundle. An existing file of that name stays until the new one is complete."""
     from safetensors.numpy import save as to_bytes
 
     arrays: Arrays = {}
@@ -66,6 +66,13 @@ def pack_cross(at: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:
     return {"fields": list(cross.fields), "n_buckets": cross.n_buckets, "width": cross.width}
 
 
+def pack_deep(deep: DeepPart, arrays: Arrays) -> dict[str, Any]:
+    """The network: its number of layers as JSON, and all else as arrays."""
+    for word in ("embeddings", "matrices", "biases"):
+        arrays.update({f"deep.{word}.{at}": one for at, one in enumerate(getattr(deep, word))})
+    return {"n_layers": len(deep.matrices)}
+
+
 def read(path: str | Path) -> Model:
     """The model of a bundle."""
     with open_file(path) as stream:
@@ -96,12 +103,12 @@ def is_bundle(path: Path) -> bool:
     try:
         with safe_open(str(path), framework="numpy") as stored:
             return KEY in (stored.metadata() or {})
-    except Exception:  # whatever it is, it is no bundle
+    except Exception:  # whatever the file is, it is no bundle
         return False
 
 
 def checksum(manifest: dict[str, Any], arrays: Arrays) -> str:
-    """A hash of all that is stored: a bit that flips must not change a score."""
+    """A hash of everything that is stored, so that a flipped bit cannot change a score."""
     digest = xxhash.xxh64(json.dumps(manifest).encode())
     for name in sorted(arrays):
         digest.update(name.encode())

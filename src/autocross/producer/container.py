@@ -1,10 +1,10 @@
-"""A safetensors file, read with suspicion: what it costs stays in proportion to what is really in it.
+"""Reads a safetensors file that may be forged. Memory and time stay in proportion to the size of the file.
 
-The file is the length of a header (8 bytes), the header (JSON: texts, and for each array its type, shape and place), and the
-arrays, end to end. The header is read array by array, and the first that is not described as it should be ends it: what is kept of
-it is in proportion to its length. The manifest, a JSON text within the header, may hold anything, so its marks are counted before
-objects are made of it. An array is read when it is asked for, which may be after its shape was compared with all that is known of
-it.
+The file consists of the length of the header (8 bytes), the header (JSON: texts, and for each array its type, shape and place), and
+the arrays, one after the other. The header is read array by array, and reading ends at the first array that is not described
+correctly. So memory stays in proportion to the length of the header. The manifest, a JSON text within the header, may hold
+anything, so its brackets, commas and colons are counted before objects are made of it. An array is read only when it is asked for;
+until then its shape can be compared with everything that is known about it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 from autocross.checks import DAMAGED, quoted, require
 from autocross.errors import BundleError, FileError
 
-# The bytes of a header, its arrays, and the brackets, commas and colons of its manifest, each of which may stand for an object of
-# some 100 bytes. A model of 100,000 columns and 150,000 fields has 52 million, 350,000 and 2.7 million.
+# Limits on the bytes of a header, on its arrays, and on the brackets, commas and colons of its manifest, each of which may stand
+# for an object of some 100 bytes. A model of 100,000 columns and 150,000 fields has 52 million, 350,000 and 2.7 million of these.
 MOST_BYTES, MOST_ARRAYS, MOST_MARKS = 1 << 26, 1 << 19, 1 << 22
 MARKS = "[{,:"
-LONGEST_ENTRY = 1000  # characters of what the header says of an array
+LONGEST_ENTRY = 1000  # most characters with which the header may describe an array
 BLANKS = re.compile(r"[ \t\n\r]*")
-# A stretch of as many zeros is a hole in the file, unless an array may well be zero.
+# A run of this many zeros is taken for a hole in the file, unless the array may well be zero.
 CHUNK = 1 << 16
 HOLE = bytes(CHUNK)
 
@@ -49,7 +49,7 @@ TYPES: dict[str, np.dtype[Any]] = {
 
 
 class Cursor:
-    """A place in a JSON text that moves on as the text is read, so that no more of it is made into objects than is asked for."""
+    """A place in a JSON text that moves forward as the text is read, so that only what is asked for becomes objects."""
 
     def __init__(self, text: str) -> None:
         self.text, self.place = text, 0
@@ -60,7 +60,7 @@ class Cursor:
         self.place = match.end()
 
     def take(self, mark: str) -> bool:
-        """Go behind this mark if it follows, perhaps after blanks."""
+        """Skip this mark if it comes next, perhaps after blanks; says whether it does."""
         if not self.text.startswith(mark, self.place):
             self.skip_blanks()
         follows = self.text.startswith(mark, self.place)
@@ -75,7 +75,7 @@ class Cursor:
         return text
 
     def members(self) -> Iterator[str]:
-        """The keys of the object that must follow. Whoever takes one goes behind its value before asking for the next."""
+        """The keys of the object that must come next. The caller must read the value of a key before it asks for the next key."""
         require(self.take("{"), "its header is no JSON object")
         if self.take("}"):
             return
@@ -88,7 +88,7 @@ class Cursor:
         require(self.take("}"), "its header is no JSON object")
 
     def flat_object(self) -> Any:
-        """The object that follows, if it is a short one without others in it; None if it is not."""
+        """The object that comes next, or None if it is long or has other objects in it."""
         self.skip_blanks()
         end = self.text.find("}", self.place, self.place + LONGEST_ENTRY) + 1
         if not self.text.startswith("{", self.place) or not end:
@@ -99,7 +99,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the header says of one array; ``start`` counts from the beginning of the file."""
+    """What the header says about one array. ``start`` counts from the beginning of the file."""
 
     kind: np.dtype[Any]
     shape: tuple[int, ...]
@@ -117,7 +117,7 @@ class Container:
         self.stream = stream
         self.size = os.fstat(stream.fileno()).st_size
         self.expected: set[str] = set()
-        self.arrays: dict[str, NDArray[Any]] = {}  # those read so far
+        self.arrays: dict[str, NDArray[Any]] = {}  # arrays that were read so far
         self.entries: dict[str, Entry] = {}
         text = self.read_header(key)
         if text is None:
@@ -126,7 +126,8 @@ class Container:
         self.manifest = objects_of(text)
 
     def read_header(self, key: str) -> str | None:
-        """Read what it says of the arrays, and the text under the key, which is among those before them; None if it is not."""
+        """Read what the header says about the arrays, and the text under the key, which must come before them. None if there is no
+        such text."""
         cursor, entries = Cursor(self.header_text()), self.entries
         found: str | None = None
         for name in cursor.members():
@@ -156,11 +157,11 @@ class Container:
             require(bool(chunk) and b"\0" not in chunk, "its header is no JSON, or its end is lost")
             content += chunk
         self.first = 8 + length
-        require(content.isascii(), "its header is no JSON that autocross writes")  # one other character takes fourfold memory
+        require(content.isascii(), "its header is no JSON that autocross writes")  # else it takes four times the memory
         return content.decode()
 
     def entry(self, name: str, facts: Any) -> Entry:
-        """What the header says of an array, if it can be right."""
+        """What the header says about an array, checked for whether it can be right."""
         if not isinstance(facts, dict) or facts.keys() != {"dtype", "shape", "data_offsets"}:
             wrong = "is not described"
         elif not isinstance(facts["dtype"], str) or facts["dtype"] not in TYPES:
@@ -178,7 +179,7 @@ class Container:
         raise BundleError(f"array {quoted(name)} {wrong}. {DAMAGED}")
 
     def check_tiled(self) -> None:
-        """The arrays must follow each other without a gap and end with the file."""
+        """Check that the arrays follow each other without a gap, and end with the file."""
         end = self.first
         for start, n_bytes in sorted((entry.start, entry.n_bytes) for entry in self.entries.values()):
             require(start == end, "its arrays do not follow each other")
@@ -195,12 +196,13 @@ class Container:
         return entry.shape
 
     def expect_no_more(self) -> None:
-        """All arrays were expected."""
+        """Check that the file has no array that nobody expected."""
         for name in self.entries:
             require(name in self.expected, f"it has an array {quoted(name)}, which no part of it speaks of")
 
     def array(self, name: str, owner: str, *, may_be_zero: bool = False) -> NDArray[Any]:
-        """The content of an array, which belongs to the owner. No memory is taken for one that is a hole in the file."""
+        """The content of an array; ``owner`` names what it belongs to. A hole in the file is refused before memory is taken for
+        it."""
         entry = self.entries[name]
         if not may_be_zero:
             self.require_content(entry, owner)
@@ -211,16 +213,17 @@ class Container:
         return found
 
     def require_content(self, entry: Entry, owner: str) -> None:
-        """An array that cannot be zero for long is not."""
+        """Refuse an array with long runs of zeros that it cannot have."""
         self.stream.seek(entry.start)
         for _ in range(entry.n_bytes // CHUNK):
             require(self.stream.read(CHUNK) != HOLE, f"{owner} has an array of nothing but zeros")
 
 
 def objects_of(text: Any) -> Any:
-    """JSON as objects, which take many times the memory of their text: not if there are more of them than a model needs.
+    """The objects of a JSON text. They take many times the memory of the text, so a text with more of them than a model needs is
+    refused.
 
-    How deep they lie within each other is bounded by Python itself.
+    Python itself limits how deeply they can be nested.
     """
     require(isinstance(text, str), "its manifest is no text")
     require(text.isascii(), "its manifest is no JSON that autocross writes")
@@ -229,33 +232,33 @@ def objects_of(text: Any) -> Any:
 
 
 def can_be_read(content: bytes, manifest: str, n_arrays: int) -> bool:
-    """Whether a file in good order, with this manifest and so many arrays, is one that will be read again."""
+    """Whether a file with this manifest and so many arrays is within the limits of what can be read again."""
     (length,) = struct.unpack("<Q", content[:8])
     return length <= MOST_BYTES and n_arrays <= MOST_ARRAYS and is_short(manifest)
 
 
 def is_short(manifest: str) -> bool:
-    """Whether objects will be made of a manifest."""
+    """Whether a manifest is within the limit of what is made into objects."""
     return sum(map(manifest.count, MARKS)) <= MOST_MARKS
 
 
 def is_list_of_sizes(values: Any) -> bool:
-    """Whether these are numbers of bytes or entries."""
+    """Whether this is a list of numbers that can be sizes."""
     return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 48 for value in values)
 
 
 def open_file(path: str | Path) -> IO[bytes]:
-    """An ordinary file, open for reading. Pipes and devices, which may wait or never end, are not even opened."""
+    """An ordinary file, open for reading. Pipes and devices are not even opened, because they may block or never end."""
     try:
         if stat.S_ISREG(os.stat(path).st_mode):
-            # Without waiting, and asked again: something else may have taken the place of the file by now.
+            # Opened without blocking, and checked again: something else may have replaced the file in the meantime.
             stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)))  # noqa: SIM115
             if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 return stream
             stream.close()
     except FileNotFoundError:
         raise FileError(f"There is no model file {str(path)!r}. Check the path.") from None
-    except (OSError, ValueError) as error:  # the latter: a path that no system has
+    except (OSError, ValueError) as error:  # ValueError: a path that no system can have
         why = getattr(error, "strerror", None) or error
         raise FileError(f"Cannot read {str(path)!r}: {why}. Check the path.") from error
     raise FileError(f"There is no model file {str(path)!r}, but something that is no ordinary file. Check the path.")

@@ -1,4 +1,4 @@
-"""The deep part of a model as plain arrays: what a network learned scores without the library that trained it.
+"""The deep part of a model as plain arrays, so that it scores without the library that trained it.
 
 embeddings : float32 (n_codes, size)   one for each original field
 matrices   : float32 (n_in, n_out)     one for each layer; the first takes the fields' embeddings side by side
@@ -22,17 +22,17 @@ from autocross.options import MOST_HIDDEN
 from autocross.producer.addition import Addition, Arrays
 from autocross.producer.container import Container
 
-ROWS_AT_ONCE = 8192  # keeps what lies between two layers small
+ROWS_AT_ONCE = 8192  # limits the memory of intermediate results
 DIGITS = 53  # of a float
-LEAST_POWER = -700  # of two, by which inputs are told apart; far smaller ones count as zero
+LEAST_POWER = -700  # inputs far below 2 to this power count as zero
 
 Array = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class DeepPart(Addition):
-    """Codes of the original fields -> what the network adds to the log-odds."""
+class DeepPart:
+    """Computes what the network adds to the log-odds from the codes of the original fields."""
 
     key = "deep"
     format = 2
@@ -57,7 +57,7 @@ class DeepPart(Addition):
 
     @property
     def most(self) -> float:
-        """A bound of all that the network computes, whatever the row."""
+        """A bound on every number that the network computes, for any row."""
         bound = highest = max(float(np.abs(table).max(initial=0.0)) for table in self.embeddings)
         for matrix, bias in zip(self.matrices, self.biases, strict=True):
             bound = bound * float(np.abs(matrix).sum(axis=0, dtype=np.float64).max()) + float(np.abs(bias).max())
@@ -72,11 +72,11 @@ class DeepPart(Addition):
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def add_up(self, codes: Sequence[FieldCodes]) -> Floats:
-        """The same, of no more rows than are looked at at once."""
+        """What the network adds in each row, for as many rows as are computed at the same time."""
         return self.forward(np.concatenate([embedded(*one) for one in zip(self.embeddings, codes, strict=True)], axis=1))
 
     def log_odds_one(self, codes: Sequence[Any]) -> float:
-        """What it adds in one row, whose multi-value fields have a tuple of codes."""
+        """What the network adds in one row. A multi-value field has a tuple of codes."""
         vectors = [
             embedded(table, as_row(code))[0] if isinstance(code, tuple) else table[code]
             for table, code in zip(self.embeddings, codes, strict=True)
@@ -84,7 +84,7 @@ class DeepPart(Addition):
         return float(self.forward(np.concatenate(vectors)[None].astype(np.float64))[0])
 
     def forward(self, values: Floats) -> Floats:
-        """Embeddings side by side, then layer after layer, with max(0, x) between them."""
+        """Put the embeddings side by side and apply the layers, with max(0, x) between them."""
         for layer in self.layers[:-1]:
             values = np.maximum(layer.apply(values), 0.0)
         result: Floats = self.layers[-1].apply(values)[:, 0]
@@ -139,10 +139,10 @@ class DeepPart(Addition):
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer in whole numbers, whose sums are exact: one row and many agree, however a library orders and spreads the work.
+    """A layer in whole numbers. Its sums are exact, so one row and many agree, however a library orders and divides the work.
 
-    Inputs are rounded to whole numbers of ``bits`` bits, in units that suit the largest of the row. Weights are whole numbers, in
-    units of 2 ** -``shift``. Both are so short that no sum of products exceeds the 53 bits of a float.
+    Inputs are rounded to whole numbers of ``bits`` bits, in a unit that depends on the largest input of the row. Weights are whole
+    numbers in units of 2 ** -``shift``. Both have so few bits that no sum of products exceeds the 53 bits of a float.
     """
 
     matrix: Floats
@@ -159,7 +159,7 @@ class Layer:
 
     def apply(self, values: Floats) -> Floats:
         """Each row's outputs."""
-        # A power of two above the row's largest input. To multiply by one changes no digit.
+        # A power of two above the largest input of the row. Multiplying by a power of two changes no digit.
         power = np.maximum(np.frexp(np.abs(values).max(axis=1, keepdims=True))[1], LEAST_POWER)
         whole = np.rint(values * np.ldexp(1.0, self.bits - power))
         result: Floats = (whole @ self.matrix) * np.ldexp(1.0, power - (self.bits + self.shift)) + self.bias
@@ -172,7 +172,7 @@ def as_row(codes: tuple[int, ...]) -> FieldCodes:
 
 
 def embedded(table: Array, coded: FieldCodes) -> Floats:
-    """A field's embedding in each row; of several codes the mean, of none zero."""
+    """The embedding of a field in each row: the mean if a row has several codes, and zero if it has none."""
     if coded.starts is None:
         single: Floats = table[coded.codes].astype(np.float64)
         return single

@@ -1,4 +1,4 @@
-"""What a fit leaves behind: the feature producer, one weight for every code of its fields, and what else adds to them."""
+"""The result of a fit: the feature producer, a weight for every code of its fields and crosses, and perhaps a deep part."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class FoundCross:
-    """A cross of the solution: its fields and columns, and what it gained in loss a row on fresh folds, with the error.
+    """A cross of the model: its fields and columns, and by how much it lowered the loss per row on fresh folds, with the standard
+    error.
 
-    ``n_collisions`` of its values share a hashed code with another.
+    ``n_collisions`` is the number of its values that share a hashed code with another value.
     """
 
     fields: tuple[str, ...]
@@ -65,13 +66,13 @@ class About:
 
 
 def timeless(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A history without the seconds that each step took: equal fits write equal bytes, wherever and whenever they ran."""
+    """A history without the seconds that each step took, so that equal fits write equal bytes, wherever and whenever they ran."""
     return [{name: value for name, value in record.items() if name != "seconds"} for record in history]
 
 
 @dataclass(frozen=True)
 class Producer:
-    """Rows -> codes of every field, and of every cross behind them."""
+    """Turns rows into the codes of all fields and, behind them, of all crosses."""
 
     encoder: Encoder
     crosses: tuple[CrossCoder, ...] = ()
@@ -83,7 +84,7 @@ class Producer:
 
     @property
     def terms(self) -> list[tuple[int, ...]]:
-        """What a weight is learned for: single fields, then crosses, each as a tuple of fields."""
+        """The terms of the regression: single fields, then crosses, each as a tuple of fields."""
         return [*((at,) for at in range(len(self.encoder.fields))), *(cross.fields for cross in self.crosses)]
 
     @property
@@ -96,12 +97,12 @@ class Producer:
         return [*coded, *(cross.encode([coded[at] for at in cross.fields]) for cross in self.crosses)]
 
     def codes_one(self, row: Mapping[str, Any]) -> list[Any]:
-        """The codes of one row, field by field; a tuple where there may be several."""
+        """The codes of one row, field by field. A field that may have several codes has a tuple."""
         coded = self.encoder.encode_one(row)
         return [*coded, *(cross.encode_one([coded[at] for at in cross.fields]) for cross in self.crosses)]
 
     def value(self, field: int, code: int) -> Value | tuple[Value, ...]:
-        """What a code of a field stands for; of a cross, what each of its fields has."""
+        """What a code of a field stands for. For a cross it is the values of all its fields."""
         n_base = len(self.encoder.fields)
         if field < n_base:
             return self.encoder.value(field, code)
@@ -113,7 +114,7 @@ class Producer:
         return tuple(self.encoder.value(part, own) for part, own in zip(cross.fields, cross.values[number].tolist(), strict=True))
 
     def describe(self, field: int, code: int) -> str:
-        """The same in words."""
+        """What a code of a field stands for, in words."""
         value = self.value(field, code)
         if not isinstance(value, tuple):
             return words(value)
@@ -125,7 +126,7 @@ class Producer:
         return [f"{one.name}={self.describe(at, code)}" for at, one in enumerate(self.fields) for code in range(one.n_codes)]
 
     def code_columns(self, codes: list[FieldCodes]) -> dict[str, NDArray[Any]]:
-        """Every field's codes as one column; a field with several codes a row has no such column."""
+        """The codes of every field as a column. A field that may have several codes per row is an error."""
         for one, coded in zip(self.fields, codes, strict=True):
             if coded.starts is not None:
                 raise OptionError(
@@ -134,7 +135,7 @@ class Producer:
         return {one.name: coded.codes for one, coded in zip(self.fields, codes, strict=True)}
 
     def readable(self, codes: list[FieldCodes]) -> dict[str, list[str | None]]:
-        """Every field's values in words; those of a multi-value field joined by `|`."""
+        """The values of every field in words. Several values of a multi-value field are joined by `|`."""
         columns: dict[str, list[str | None]] = {}
         for at, (one, coded) in enumerate(zip(self.fields, codes, strict=True)):
             used = np.unique(coded.codes).tolist()
@@ -149,7 +150,7 @@ class Producer:
 
 @dataclass(frozen=True)
 class Model:
-    """A producer with a logistic regression on its codes, to which other parts may add."""
+    """A producer and the weights of its codes. A network on the original fields may add to the log-odds."""
 
     producer: Producer
     intercept: float
@@ -159,7 +160,7 @@ class Model:
     additions: tuple[Addition, ...] = ()
 
     def log_odds(self, table: Table) -> Floats:
-        """Intercept plus each field's weight, in the order of the fields, as the one-row path adds them."""
+        """The log-odds of all rows. Intercept and weights are added in the order of the fields, as for a single row."""
         total = np.full(table.n_rows, self.intercept)
         codes = self.producer.codes(table)
         for coded, weight in zip(codes, self.weights, strict=True):

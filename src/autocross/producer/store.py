@@ -1,7 +1,7 @@
 """A file of JSON facts and named arrays, in the format of safetensors.
 
-Reading it runs no code. A damaged file shows by its checksums, and no array is read before its kind and its size are as they
-should be: a forged file cannot fill the memory.
+Reading it runs no code. Checksums reveal a damaged file. No array is read before its type and size are checked, so a forged file
+cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from autocross.table.atomic import replace_file
 
 
 def write(path: Path, key: str, facts: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write facts and arrays; a former file of that name stays until the new one is complete. ``key`` tells files of this kind."""
+    """Write facts and arrays. An existing file of that name stays until the new one is complete. ``key`` identifies the kind of
+    file."""
     from safetensors.numpy import save as to_bytes
 
     content: dict[str, Any] = {"facts": facts, "arrays": {name: hash_of(array.tobytes()) for name, array in arrays.items()}}
@@ -37,7 +38,7 @@ def hash_of(data: bytes) -> str:
 
 
 class Stored:
-    """An open file: its facts, and its arrays as far as they are asked for."""
+    """An open file: its facts, and its arrays, which are read when they are asked for."""
 
     def __init__(self, container: Container) -> None:
         content = container.manifest
@@ -50,7 +51,7 @@ class Stored:
         require(set(self.checksums) == set(container.entries), "its arrays are not those that its facts name")
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an array, which is not read for that."""
+        """The shape of an array; its content is not read."""
         require(name in self.checksums, f"array {name!r} is not in it")
         return self.container.entries[name].shape
 
@@ -65,7 +66,7 @@ class Stored:
 
 @contextmanager
 def opened(path: Path, key: str, what: str) -> Iterator[Stored]:
-    """Open a file to read it. Whatever is wrong with what it holds, found here or by the caller, is a BundleError."""
+    """Open a file for reading. Anything wrong with its content raises a BundleError, whether it is found here or by the caller."""
     with open_file(path) as stream:
         try:
             yield Stored(Container(stream, key, what))

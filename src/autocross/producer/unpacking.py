@@ -1,7 +1,7 @@
-"""Manifest and arrays of a bundle -> model. Everything is checked against everything else before it is believed.
+"""Manifest and arrays of a bundle -> model. Everything is checked against everything else before it is used.
 
-First come the facts of the manifest and the shapes of the arrays: what each column codes, how many codes that makes, how many
-weights these need. Only if all of it fits together is an array read, and then its content is checked too.
+First come the facts of the manifest and the shapes of the arrays: how each column is coded, how many codes that gives, and how many
+weights these need. Only if all this fits together are arrays read, and then their content is checked too.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from autocross.producer.kinds import KINDS
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule, timeless
 from autocross.table.schema import READINGS, ColumnSchema, Stored
 
-FORMAT = 3  # the newest that is read and written
-MOST_CODES = (1 << 63) // MODULUS  # of a field that is crossed, so that keys fit 63 bits
+FORMAT = 3  # the newest format that is read and written
+MOST_WEIGHT = 1e100  # no sum of weights within this bound is infinite
+MOST_CODES = (1 << 63) // MODULUS  # most codes of a field in a cross, so that keys fit into 63 bits
 
 
 def is_weight(value: Any) -> bool:
-    return type(value) is float and abs(value) <= MOST_WEIGHT  # false for what is no number
+    return type(value) is float and abs(value) <= MOST_WEIGHT  # False for NaN
 
 
 # The whole.
@@ -80,7 +81,7 @@ def unpack(manifest: Facts, stored: Container) -> Model:
 
 
 def format_of(manifest: Facts) -> int:
-    """The oldest format that has all its parts: who knows only older ones would overlook an addition, or a value behind a hash."""
+    """The oldest format that has all parts of the model. Readers of older formats would overlook a deep part, or hashed values."""
     coders = {entry["coder"] for entry in manifest["columns"]}
     formats = [encoder.format for word, encoder in registry.OF_CODER.items() if word in coders]
     return max([1, *formats, *(addition.format for key, addition in KINDS.items() if key in manifest)])
@@ -116,12 +117,12 @@ def unpack_penalties(entries: Any, n_terms: int) -> tuple[Penalty, ...]:
 
 
 def expect_cross(at: int, entry: Facts, told: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> tuple[str, int]:
-    """The name of a cross and its number of codes; ``told`` is what the record of the fit says of it."""
+    """The name of a cross and its number of codes. ``told`` is what the record of the fit says about it."""
     fields = entry["fields"]
     in_range = isinstance(fields, list) and all(is_count(one) and one < len(sizes) for one in fields)
     require(in_range and len(fields) >= 2 and all(a < b for a, b in pairwise(fields)), f"cross {at} has impossible fields")
     require(all(sizes[one][1] <= MOST_CODES for one in fields), f"cross {at} has a field of too many codes")
-    # Before they are joined: all names of a cross are in the manifest, so that they take no more memory than it does.
+    # Checked before the names are joined. All names of a cross are in the manifest, so they take no more memory than it does.
     names = [sizes[one][0] for one in fields]
     require(told["fields"] == names, "it tells of other crosses than it has")
     n_values, _ = stored.expect(f"cross.{at}", "U32", (None, len(fields)), f"cross {at} has no proper values")
@@ -130,7 +131,7 @@ def expect_cross(at: int, entry: Facts, told: Facts, sizes: Sequence[tuple[str, 
 
 
 def unpack_cross(at: int, entry: Facts, encoder: Encoder, values: NDArray[Any]) -> CrossCoder:
-    """One cross, its values in the order of their keys."""
+    """One cross. Its values must be in the order of their keys."""
     sizes = tuple(encoder.fields[one].n_codes for one in entry["fields"])
     require(bool((values < np.array(sizes)).all()), f"cross {at} has a value that its fields cannot have")
     cross = CrossCoder(tuple(entry["fields"]), sizes, values, entry["n_buckets"], entry["width"])
@@ -138,11 +139,47 @@ def unpack_cross(at: int, entry: Facts, encoder: Encoder, values: NDArray[Any]) 
     return cross
 
 
+# The network.
+
+
+def expect_deep(entry: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> None:
+    """Check the shapes of the network: each layer takes what the one before gives, and the last gives one number."""
+    n_layers = entry["n_layers"]
+    require(is_count(n_layers, 1) and n_layers <= MOST_HIDDEN + 1, "its deep part has no proper number of layers")
+    width, size = 0, None
+    for at, (name, n_codes) in enumerate(sizes):
+        _, size = stored.expect(
+            f"deep.embeddings.{at}", "F32", (n_codes, size), f"field {name!r} has embeddings of the wrong shape"
+        )
+        require(size >= 1, f"field {name!r} has embeddings of the wrong shape")
+        width += size
+    for at in range(n_layers):
+        complaint = f"layer {at} of its deep part does not fit the one before"
+        (n_out,) = stored.expect(f"deep.biases.{at}", "F32", (None,), complaint)
+        stored.expect(f"deep.matrices.{at}", "F32", (width, n_out), complaint)
+        require(n_out >= 1, complaint)
+        width = n_out
+    require(len(sizes) > 0 and width == 1, "its deep part has more than one output")
+
+
+def unpack_deep(entry: Facts, encoder: Encoder, stored: Container) -> DeepPart:
+    """The network. Its output must be finite for every input."""
+    counts = {"embeddings": len(encoder.fields), "matrices": entry["n_layers"], "biases": entry["n_layers"]}
+    embeddings, matrices, biases = (
+        tuple(stored.array(f"deep.{word}.{at}", "its deep part") for at in range(n)) for word, n in counts.items()
+    )
+    for one in (*embeddings, *matrices, *biases):
+        require(bool(np.isfinite(one).all()), "its deep part has a weight that is no number")
+    deep = DeepPart(embeddings, matrices, biases)
+    require(deep.most <= MOST_WEIGHT, "its deep part has weights without measure")
+    return deep
+
+
 # Where the model comes from.
 
 
 def unpack_about(entry: Facts, producer: Producer) -> About:
-    """The record of the fit, which must be one of this producer."""
+    """The record of the fit, which must belong to this producer."""
     about = About(
         target=entry["target"],
         classes=unpack_classes(entry["classes"]),
@@ -151,7 +188,7 @@ def unpack_about(entry: Facts, producer: Producer) -> About:
         n_rows=entry["n_rows"],
         crosses=unpack_found(entry["crosses"], producer),
         rules=tuple(Rule(**rule) for rule in entry["rules"]),
-        history=tuple(timeless(entry["history"])),  # older files have seconds
+        history=tuple(timeless(entry["history"])),  # older files have the seconds
     )
     require(is_text(about.target), "it has no proper name of the target")
     require(about.metric in get_args(Metric), "it has no known metric")
@@ -161,7 +198,7 @@ def unpack_about(entry: Facts, producer: Producer) -> About:
         require(all(map(is_text, (rule.name, rule.value, rule.why))), "it has a rule that is no text")
     for record in about.history:
         require(set(record) == {"crosses", "score"}, "its history has an unknown part")
-        # A score may be no number, where the rows that judged had one label only.
+        # The score may be NaN, if all rows that judged had one label.
         proper = is_count(record["crosses"]) and type(record["score"]) in (int, float)
         require(proper, "its history has something that is no number")
     return about
@@ -176,7 +213,7 @@ def unpack_classes(entry: Any) -> tuple[Any, Any]:
 
 
 def unpack_found(entries: Sequence[Facts], producer: Producer) -> tuple[FoundCross, ...]:
-    """What is told of each cross of the producer."""
+    """What the record says about each cross of the producer."""
     found = []
     for entry, cross in zip(entries, producer.crosses, strict=True):
         names, columns = entry["fields"], list(dict.fromkeys(producer.encoder.fields[at].column for at in cross.fields))

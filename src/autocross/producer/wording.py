@@ -1,11 +1,12 @@
 """Values in words. Two values of a field never read the same.
 
-An interval is printed by its bounds, rounded: the one midway between 0.1 and 0.2 need not read 0.15000000000000002. A bound has six
-digits, or as many more as bring it within a hundredth of the way to the next bounds of its field; zeros at the end are left out. So
-bounds stay apart and in order, and few numbers lie between a bound and what is printed of it.
+An interval is printed by its bounds, and these are rounded: the bound midway between 0.1 and 0.2 need not read 0.15000000000000002.
+A bound is printed with six digits, or with as many more as bring it closer than a hundredth of the distance to the next bounds of
+its field. Zeros at the end are left out. So bounds stay apart and in order, and few numbers lie between a bound and its printed
+form.
 
-Bounds between whole numbers are not rounded, because a whole number might lie between a bound and what is printed of it. An
-interval around one whole number, as that from 8.5 to 9.5, is printed as the number, 9.
+Bounds between whole numbers are not rounded, because a whole number might lie between a bound and its printed form. An interval
+around a single whole number, such as 8.5 to 9.5, is printed as that number, 9.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import re
 from autocross.encoding.values import Hash, Hashed, Interval, Missing, Part, Rare, Text, Value
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-FEWEST_DIGITS, MOST_DIGITS = 6, 17  # of a bound; 17 tell all floats apart
-CLOSE = 0.01  # of the way to the next bound
-# Texts that could be taken for "(missing)" and the like, or for such a text in quotes.
+FEWEST_DIGITS, MOST_DIGITS = 6, 17  # digits of a bound; 17 tell all floats apart
+CLOSE = 0.01  # largest rounding, as a share of the distance to the next bound
+# Texts that could be mistaken for "(missing)" and the like, or for such a text in quotes.
 LIKE_NO_TEXT = re.compile(r"""['"\\]*\(""")
 
 
@@ -66,7 +67,7 @@ def interval_words(interval: Interval) -> str:
 
 
 def rounded(bound: float, before: float, after: float) -> float:
-    """A bound with the fewest digits by which it stays close to itself, compared with the way to the bounds next to it.
+    """A bound with the fewest digits that bring it close enough, compared with the distance to the bounds next to it.
 
     >>> rounded(0.15000000000000002, 0.05, 0.25), rounded(1234567.5, 1234566.5, 1234568.5), rounded(1234567.5, 0.0, math.inf)
     (0.15, 1234567.5, 1234570.0)
@@ -79,9 +80,9 @@ def rounded(bound: float, before: float, after: float) -> float:
 
 
 def number_words(number: float) -> str:
-    """The shortest decimal that is read as this float and no other.
+    """The shortest decimal number that reads as exactly this float.
 
     >>> number_words(9.0), number_words(-0.25), number_words(1234567.5), number_words(1e22)
     ('9', '-0.25', '1234567.5', '1e+22')
     """
-    return repr(number + 0.0).removesuffix(".0")  # + 0.0: one zero only
+    return repr(number + 0.0).removesuffix(".0")  # + 0.0 turns -0.0 into 0.0

@@ -12,12 +12,12 @@ from autocross.producer.kinds import KINDS
 from autocross.producer.model import Model
 
 STRONGEST = 3
-LONGEST = 1000  # characters of a value
+LONGEST = 1000  # characters of a value that are shown
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def printable(line: str) -> str:
-    """A line without characters that would move the cursor of a terminal: names and values may be a stranger's.
+    """A line in which control characters are escaped, because names and values may come from a stranger.
 
     >>> printable("a\\x1b[2J\\n"), printable("naïve 日本")
     ('a\\\\x1b[2J\\\\n', 'naïve 日本')
@@ -26,12 +26,12 @@ def printable(line: str) -> str:
 
 
 def shortened(value: str) -> str:
-    """A value of many pages is shown by its beginning: every cross with it would show it again."""
+    """The beginning of a value that is very long. Every cross with the value would show it again."""
     return value if len(value) <= LONGEST else f"{value[:LONGEST]}..."
 
 
 def summary(model: Model) -> dict[str, Any]:
-    """Everything there is to know about a model, as JSON can hold it."""
+    """Everything there is to know about a model, in a form that JSON can hold."""
     producer, about = model.producer, model.about
     found = []
     for at, field in enumerate(producer.fields):

@@ -1,4 +1,4 @@
-"""A saved model that scores: one row as a dict in microseconds, or any frame."""
+"""Scores rows with a saved model: one row as a dict in microseconds, or a whole frame."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from autocross.table.schema import text_columns
 
 
 def load(path: str | Path) -> Scorer:
-    """The scorer of a saved model, ready for the first row."""
+    """Load a saved model, ready to score its first row."""
     scorer = Scorer(read(path))
     scorer.prepare()
     return scorer
@@ -45,24 +45,26 @@ class Explanation:
     reasons: tuple[Reason, ...]
 
     def strongest(self, n: int = 5) -> list[Reason]:
-        """The reasons that move the score most, either way."""
+        """The reasons that move the score most, up or down."""
         return sorted(self.reasons, key=lambda reason: -abs(reason.contribution))[:n]
 
 
 def probability(log_odds: float) -> float:
-    """The probability of a log-odds; exp never overflows. NumPy's, as for many: the C library's may differ in the last bit."""
+    """The probability for log-odds. It uses NumPy's exp, as for many rows, because the exp of the C library may differ in the last
+    bit; it never overflows."""
     e = float(np.exp(-abs(log_odds)))
     return (1.0 if log_odds >= 0 else e) / (1.0 + e)
 
 
 def probabilities(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The probabilities of many log-odds."""
+    """The probabilities for many log-odds."""
     e = np.exp(-np.abs(log_odds))
     return np.where(log_odds >= 0, 1.0, e) / (1.0 + e)
 
 
 def adder(cross: CrossCoder, weight: list[float], ragged: bool) -> Callable[[float, Sequence[Any]], float]:
-    """Adds a cross's weight in a row whose fields have these codes to the log-odds so far: looked up ahead where it can be."""
+    """A function that adds the weight of a cross to the log-odds so far, given the codes of a row. Where possible, weights are
+    found by the key of the cross."""
     key = exact_key(cross.fields, cross.sizes)
     if ragged or cross.n_buckets or key is None:
 
@@ -77,14 +79,15 @@ def adder(cross: CrossCoder, weight: list[float], ragged: bool) -> Callable[[flo
 
 
 class Scorer:
-    """Scores rows by a model. ``score`` is the probability of the positive label."""
+    """Scores rows with a model. ``score`` is the probability of the positive label."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
 
     @cached_property
     def plan(self) -> list[tuple[str, Callable[[Any], Sequence[float]]]]:
-        """How each column's value is looked up in a row alone. Built on first use: many rows at once do without."""
+        """For each column, the function that says what its value adds to the log-odds of one row. It is built on first use, because
+        scoring many rows does not need it."""
         found, first = [], 0
         for column in self.model.producer.encoder.columns:
             last = first + len(column.fields)
@@ -95,7 +98,7 @@ class Scorer:
 
     @cached_property
     def crosses(self) -> list[Callable[[float, Sequence[Any]], float]]:
-        """The same for each cross."""
+        """For each cross, the function that adds its weight to the log-odds of one row."""
         producer = self.model.producer
         ragged = {at for at, (column, _) in enumerate(producer.encoder.places) if column.ragged}
         weights = self.model.weights[len(producer.encoder.fields) :]
@@ -105,7 +108,7 @@ class Scorer:
         ]
 
     def prepare(self) -> None:
-        """Build what a row alone is looked up in, before the first one comes."""
+        """Build everything that scoring one row needs, before the first row comes."""
         _ = self.plan, self.crosses
 
     def log_odds_one(self, row: Mapping[str, Any]) -> float:
@@ -127,7 +130,7 @@ class Scorer:
         return total
 
     def score_one(self, row: Mapping[str, Any]) -> float:
-        """The probability of the positive label for one row; an absent column is missing, others are not looked at."""
+        """The probability of the positive label for one row. An absent column counts as missing; unknown columns are ignored."""
         return probability(self.log_odds_one(row))
 
     def log_odds(self, data: Any) -> NDArray[np.float64]:

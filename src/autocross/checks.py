@@ -14,7 +14,7 @@ SHOWN = 200  # characters of a name
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which cannot be printed
 DAMAGED = "The file is damaged or was not written by autocross; save or copy it again."
 
-MOST_WEIGHT = 1e100  # with which no sum of weights is infinite
+MOST_WEIGHT = 1e100  # no sum of weights within this bound is infinite
 
 Facts = dict[str, Any]
 

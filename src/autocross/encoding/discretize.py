@@ -66,7 +66,7 @@ class Bins(ColumnEncoder):
                 found.setdefault(places, f"{granularity} even")
         if len(found) > 1:
             found.pop((), None)  # a single bin would tell nothing
-        few = thick(quantile_places(counts, COARSE), counts, plan.min_count) if rules.coarse and len(values) else ()
+        few = thick(quantile_places(counts, COARSE), counts, plan.min_count) if plan.coarse and len(values) else ()
         edges = tuple(midpoints(values, np.array(places, dtype=np.int64)) for places in (*found, few))
         return cls(schema, tuple(f"{schema.name} [{name}]" for name in found.values()), edges[:-1], edges[-1])
 

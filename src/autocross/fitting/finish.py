@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Finished:
-    """Features with weights learned from all rows, the penalties of the terms, and the network, if there is one."""
+    """Features with weights learned from all rows, the penalties of the terms, and what else adds to the log-odds."""
 
     producer: Producer
     intercept: float

@@ -66,13 +66,6 @@ def pack_cross(at: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:
     return {"fields": list(cross.fields), "n_buckets": cross.n_buckets, "width": cross.width}
 
 
-def pack_deep(deep: DeepPart, arrays: Arrays) -> dict[str, Any]:
-    """The network: its number of layers as JSON, and all else as arrays."""
-    for word in ("embeddings", "matrices", "biases"):
-        arrays.update({f"deep.{word}.{at}": one for at, one in enumerate(getattr(deep, word))})
-    return {"n_layers": len(deep.matrices)}
-
-
 def read(path: str | Path) -> Model:
     """The model of a bundle."""
     with open_file(path) as stream:

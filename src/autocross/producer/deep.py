@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class DeepPart:
+class DeepPart(Addition):
     """Computes what the network adds to the log-odds from the codes of the original fields."""
 
     key = "deep"

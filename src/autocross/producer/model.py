@@ -1,4 +1,4 @@
-"""The result of a fit: the feature producer, a weight for every code of its fields and crosses, and perhaps a deep part."""
+"""The result of a fit: the feature producer, a weight for every code of its fields and crosses, and what else adds to the log-odds."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Producer:
 
 @dataclass(frozen=True)
 class Model:
-    """A producer and the weights of its codes. A network on the original fields may add to the log-odds."""
+    """A producer and the weights of its codes. Additions, such as a network, may add to the log-odds."""
 
     producer: Producer
     intercept: float

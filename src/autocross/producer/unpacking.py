@@ -27,7 +27,6 @@ from autocross.producer.model import About, FoundCross, Model, Producer, Rule, t
 from autocross.table.schema import READINGS, ColumnSchema, Stored
 
 FORMAT = 3  # the newest format that is read and written
-MOST_WEIGHT = 1e100  # no sum of weights within this bound is infinite
 MOST_CODES = (1 << 63) // MODULUS  # most codes of a field in a cross, so that keys fit into 63 bits
 
 
@@ -81,7 +80,7 @@ def unpack(manifest: Facts, stored: Container) -> Model:
 
 
 def format_of(manifest: Facts) -> int:
-    """The oldest format that has all parts of the model. Readers of older formats would overlook a deep part, or hashed values."""
+    """The oldest format that has all parts of the model. Readers of older formats would overlook an addition, or hashed values."""
     coders = {entry["coder"] for entry in manifest["columns"]}
     formats = [encoder.format for word, encoder in registry.OF_CODER.items() if word in coders]
     return max([1, *formats, *(addition.format for key, addition in KINDS.items() if key in manifest)])
@@ -137,42 +136,6 @@ def unpack_cross(at: int, entry: Facts, encoder: Encoder, values: NDArray[Any]) 
     cross = CrossCoder(tuple(entry["fields"]), sizes, values, entry["n_buckets"], entry["width"])
     require(bool((np.diff(cross.keys) > 0).all()), f"cross {at} has values out of order")
     return cross
-
-
-# The network.
-
-
-def expect_deep(entry: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> None:
-    """Check the shapes of the network: each layer takes what the one before gives, and the last gives one number."""
-    n_layers = entry["n_layers"]
-    require(is_count(n_layers, 1) and n_layers <= MOST_HIDDEN + 1, "its deep part has no proper number of layers")
-    width, size = 0, None
-    for at, (name, n_codes) in enumerate(sizes):
-        _, size = stored.expect(
-            f"deep.embeddings.{at}", "F32", (n_codes, size), f"field {name!r} has embeddings of the wrong shape"
-        )
-        require(size >= 1, f"field {name!r} has embeddings of the wrong shape")
-        width += size
-    for at in range(n_layers):
-        complaint = f"layer {at} of its deep part does not fit the one before"
-        (n_out,) = stored.expect(f"deep.biases.{at}", "F32", (None,), complaint)
-        stored.expect(f"deep.matrices.{at}", "F32", (width, n_out), complaint)
-        require(n_out >= 1, complaint)
-        width = n_out
-    require(len(sizes) > 0 and width == 1, "its deep part has more than one output")
-
-
-def unpack_deep(entry: Facts, encoder: Encoder, stored: Container) -> DeepPart:
-    """The network. Its output must be finite for every input."""
-    counts = {"embeddings": len(encoder.fields), "matrices": entry["n_layers"], "biases": entry["n_layers"]}
-    embeddings, matrices, biases = (
-        tuple(stored.array(f"deep.{word}.{at}", "its deep part") for at in range(n)) for word, n in counts.items()
-    )
-    for one in (*embeddings, *matrices, *biases):
-        require(bool(np.isfinite(one).all()), "its deep part has a weight that is no number")
-    deep = DeepPart(embeddings, matrices, biases)
-    require(deep.most <= MOST_WEIGHT, "its deep part has weights without measure")
-    return deep
 
 
 # Where the model comes from.

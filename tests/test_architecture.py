@@ -143,7 +143,7 @@ PAPER = Path(__file__).parents[1] / "paper"
 INNER_NAMES = {
     "methods.py": {"model_.producer"},
     "networks.py": {
-        "autocross.encoding.rules.min_count",
+        "autocross.encoding.plan.min_count",
         "autocross.features.FieldCodes",
         "autocross.models.wide_deep.Deep",
         "autocross.models.wide_deep.Examples",

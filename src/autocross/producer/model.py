@@ -1,4 +1,4 @@
-"""The result of a fit: the feature producer, a weight for every code of its fields and crosses, and what else adds to the log-odds."""
+"""The result of a fit: the feature producer, a weight for every code of its fields and crosses, and perhaps additions."""
 
 from __future__ import annotations
 

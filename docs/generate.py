@@ -31,8 +31,8 @@ def options_page() -> str:
     lines = [
         "# Options",
         "",
-        "Few users ever set one. The estimators take them by name, `autocross fit` with dashes (`--max-crosses 0`; `types` is",
-        "`--type COL=KIND`, which may be repeated, as may `--exclude` and `--granularities`).",
+        "Few users ever set an option. The estimators take options by name, and `autocross fit` takes them with dashes",
+        "(`--max-crosses 0`). `types` is `--type COL=KIND`, which may be repeated, as may `--exclude` and `--granularities`.",
         "This page is written by `make docs` from the list in `autocross/options.py`.",
     ]
     lines += entries(OptionList, all_options())
@@ -55,13 +55,15 @@ def cli_page() -> str:
     lines = [
         "# Command line",
         "",
-        "stdout is data, stderr is logs. Exit codes: 0 done, 1 failed or interrupted, 2 bad usage or bad input.",
+        "Data goes to stdout and logs go to stderr. The exit code is 0 if all went well, 1 after a failure or an interrupt, and 2",
+        "for bad usage or bad input.",
         "",
-        "No command writes over a file that it reads, or into a folder that it reads, however these are spelt. A model replaces a",
-        "model and predictions replace predictions; any other file that is there is replaced with `--force` only.",
+        "No command writes over a file that it reads, or into a folder that it reads, however the path is spelt. A model may",
+        "replace a model, and predictions may replace predictions. Any other existing file is replaced only with `--force`.",
         "",
-        "A stream that is closed is as good as /dev/null, a reader of stdout who goes away has seen enough, and logs that nobody",
-        "reads are lost. CSV is UTF-8 on every terminal; in other output, what a terminal cannot show is written with backslashes.",
+        "A closed stream counts as /dev/null. If the reader of stdout goes away, the rest of the output is dropped, and so are",
+        "logs that cannot be written. CSV is UTF-8 on every terminal. In other output, characters that a terminal cannot show are",
+        "written with backslashes.",
         "",
         "This page is written by `make docs`.",
     ]

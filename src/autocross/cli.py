@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runpy import run_module
 
-if __name__ == "__main__":  # not at the end, so that nothing more is imported before the program looks after Ctrl-C
+if __name__ == "__main__":  # not at the end, so that nothing more is imported before Ctrl-C is handled
     run_module("autocross", run_name="__main__")
 
 import json
@@ -35,16 +35,16 @@ app = App(
 Target = Annotated[str, Parameter(help="Column that holds the yes/no label.")]
 Weight = Annotated[str | None, Parameter(help="Column that says how much a row counts.")]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print JSON for machines.")]
-Out = Annotated[str, Parameter(name=["--output", "-o"], help="File to write; a model that is there is replaced.")]
+Out = Annotated[str, Parameter(name=["--output", "-o"], help="File to write. An existing model is replaced.")]
 OptionalOut = Annotated[
-    str | None, Parameter(name=["--output", "-o"], help="File to write, .csv or .parquet; stdout as CSV without it.")
+    str | None, Parameter(name=["--output", "-o"], help="File to write, .csv or .parquet. Without it, CSV goes to stdout.")
 ]
-Force = Annotated[bool, Parameter(help="Replace the output even if it is a file that this command has not written.")]
+Force = Annotated[bool, Parameter(help="Replace an existing output file even if this command did not write it.")]
 
 
 def command_line_options(names: Collection[str]) -> Any:
     """Some options of a fit as a dataclass that cyclopts reads: one flag for each field of `Options`."""
-    # A mapping, and lists, are given by repeating the flag; labels are text.
+    # A mapping or a list is given by repeating the flag. Labels are text.
     shown = {
         "types": list[str] | None,
         "exclude": list[str] | None,
@@ -67,7 +67,7 @@ FitOptions = command_line_options([entry.name for entry in all_options()])
 RunOptions = command_line_options(["engine", "address", "n_jobs", "random_state", "separator", "decimal", "quiet", "journal"])
 FileOptions = command_line_options(["separator", "decimal"])
 FIT_DEFAULTS, RUN_DEFAULTS, FILE_DEFAULTS = FitOptions(), RunOptions(), FileOptions()
-if TYPE_CHECKING:  # made at run time, which a type checker cannot follow
+if TYPE_CHECKING:  # these classes are made at run time, which a type checker cannot follow
     FitFlags: TypeAlias = Any
     RunFlags: TypeAlias = Any
     FileFlags: TypeAlias = Any
@@ -88,7 +88,7 @@ def options_of(given: Any) -> Options:
                     f"--type {column}{sign}{kind} is no assignment. Write --type COLUMN=KIND, as in --type zip=categorical."
                 )
         values["types"] = {column: kind for column, _, kind in pairs}
-    if values.get("separator") in ("tab", r"\t"):  # which a shell does not make a tab of
+    if values.get("separator") in ("tab", r"\t"):  # a shell does not turn these into a tab
         values["separator"] = "\t"
     return Options(**values)
 
@@ -112,9 +112,9 @@ def fit(
     force: Force = False,
     options: FitFlags = FIT_DEFAULTS,
 ) -> None:
-    """Fit a model to a CSV or Parquet file, or a folder of Parquet files, also at a URL that fsspec knows.
+    """Fit a model to a CSV or Parquet file, or to a folder of Parquet files, which may be at a URL that fsspec knows.
 
-    Ctrl-C ends the search and keeps what it has found so far; a second one aborts.
+    Ctrl-C ends the search and keeps what it has found so far. A second Ctrl-C aborts.
     """
     with interruptible() as interrupt:
         from autocross import checkpoint
@@ -153,7 +153,7 @@ def refit(
     /,
     *,
     output: Out,
-    target: Annotated[str | None, Parameter(help="Column of the label; by default that of the fit.")] = None,
+    target: Annotated[str | None, Parameter(help="Column of the label. The default is that of the fit.")] = None,
     weight: Weight = None,
     force: Force = False,
     options: RunFlags = RUN_DEFAULTS,
@@ -180,12 +180,12 @@ def evaluate(
     data: str,
     /,
     *,
-    target: Annotated[str | None, Parameter(help="Column of the label; by default that of the fit.")] = None,
+    target: Annotated[str | None, Parameter(help="Column of the label. The default is that of the fit.")] = None,
     weight: Weight = None,
     as_json: AsJson = False,
     options: FileFlags = FILE_DEFAULTS,
 ) -> None:
-    """AUC, log-loss and accuracy of a model on labelled rows."""
+    """Print AUC, log-loss and accuracy of a model on labelled rows."""
     from autocross.models.metrics import accuracy, auc, log_loss
     from autocross.serving.scorer import load
     from autocross.table.ingest import labelled
@@ -216,7 +216,7 @@ def evaluate(
 def predict(
     model: str, data: str, /, *, output: OptionalOut = None, force: Force = False, options: FileFlags = FILE_DEFAULTS
 ) -> None:
-    """The probability of the positive label for every row, and the more probable label."""
+    """Write, for every row, the probability of the positive label, and the more probable label."""
     import polars as pl
 
     from autocross.serving.scorer import load
@@ -237,11 +237,11 @@ def transform(
     /,
     *,
     output: OptionalOut = None,
-    codes: Annotated[bool, Parameter(help="Integer codes instead of readable values.")] = False,
+    codes: Annotated[bool, Parameter(help="Write integer codes instead of readable values.")] = False,
     force: Force = False,
     options: FileFlags = FILE_DEFAULTS,
 ) -> None:
-    """Every row's fields and crosses as columns of readable values, or of integer codes."""
+    """Write the fields and crosses of every row, as columns of readable values or of integer codes."""
     import polars as pl
 
     from autocross.producer import bundle
@@ -256,7 +256,7 @@ def transform(
 
 @app.command
 def show(model: str, /, *, as_json: AsJson = False) -> None:
-    """What a model consists of: columns, rules, fields with their penalties and strongest values."""
+    """Show what a model consists of: columns, rules, and fields with their penalties and strongest values."""
     from autocross.producer import bundle
     from autocross.producer.words import in_words, summary
 
@@ -270,11 +270,11 @@ def explain(
     data: str,
     /,
     *,
-    row: Annotated[int, Parameter(help="Which row of the file, from 0.")] = 0,
+    row: Annotated[int, Parameter(help="Which row of the file, counted from 0.")] = 0,
     as_json: AsJson = False,
     options: FileFlags = FILE_DEFAULTS,
 ) -> None:
-    """Why one row scores as it does. DATA is a file, or one row as a JSON object."""
+    """Explain why one row scores as it does. DATA is a file, or one row as a JSON object."""
     from autocross.producer.words import printable
     from autocross.serving.scorer import load
 
@@ -294,7 +294,7 @@ def explain(
 def demo(
     *, folder: Annotated[Path, Parameter(help="Where data and model are written.")] = Path("demo"), force: Force = False
 ) -> None:
-    """The whole story on real data: late flights from New York in 2013. Needs `pip install autocross[demo]`."""
+    """Run everything on real data: late flights from New York in 2013. Needs `pip install autocross[demo]`."""
     from autocross.demo import run
 
     run(folder, force)
@@ -325,7 +325,7 @@ def file_row(model: Any, data: str, row: int, given: Any) -> dict[str, Any]:
 
 
 def deliver(frame: Any, path: Path | None) -> None:
-    """To a file, or as CSV to stdout, in UTF-8 like a file."""
+    """Write a frame to a file, or as CSV to stdout, in UTF-8 in both cases."""
     from autocross.table.files import write
 
     if path is None:
@@ -337,7 +337,7 @@ def deliver(frame: Any, path: Path | None) -> None:
 
 
 def run(arguments: list[str] | None, work: Callable[..., Any] = app) -> int:
-    """Run a command; 0 is success, 1 a failure or an interrupt, 2 bad usage or bad input."""
+    """Run a command. Returns 0 for success, 1 for a failure or an interrupt, and 2 for bad usage or bad input."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *rest: print(f"warning: {message}", file=sys.stderr)
@@ -353,13 +353,13 @@ def run(arguments: list[str] | None, work: Callable[..., Any] = app) -> int:
 
 
 def interrupted() -> int:
-    """What is said, and the exit code, after Ctrl-C."""
+    """Print the message for Ctrl-C; returns the exit code."""
     print("interrupted: nothing was written", file=sys.stderr)
     return 1
 
 
 def failed(error: Exception) -> int:
-    """What is said, and the exit code, where nobody knows better."""
+    """Print the message for an error that nothing else has handled; returns the exit code."""
     print(f"failed: {type(error).__name__}: {error}", file=sys.stderr)
     return 1
 

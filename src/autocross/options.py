@@ -21,12 +21,12 @@ Split = Literal["auto", "random", "time", "group"]
 SEPARATORS = (",", ";", "\t", "|")
 DECIMALS = (".", ",")
 
-# Bounds that no sensible value comes near: beyond them a number is a slip of the keyboard, which would fail late and obscurely.
+# Bounds that no sensible value comes near. A number beyond them is a typing error, which would fail late and obscurely.
 MOST_JOBS = 1024  # threads or workers; an engine starts that many, on whatever machine it runs
 MANY = 1_000_000  # crosses, columns of a cross, bins, sizes of layers: each takes memory
 MOST_ROWS = 10**12
 MOST_SECONDS = 10**9  # 30 years
-GRACE = 1.0  # seconds that every time limit is granted: without them a short one would leave nothing to learn from
+GRACE = 1.0  # seconds that are added to every time limit; otherwise a short one would leave nothing to learn from
 MOST_GIB = 2**20  # a pebibyte
 LARGEST_SEED = 2**63 - 1  # PyTorch takes 64 bits, and numbers are added to the seed for folds of later rounds
 MOST_HIDDEN = 99  # layers of a network, as many as a saved model may have
@@ -35,110 +35,119 @@ MOST_HIDDEN = 99  # layers of a network, as many as a saved model may have
 def option(
     default: Any, help: str, *, at_least: float | None = None, at_most: float | None = None, one_of: Sequence[str] = ()
 ) -> Any:
-    """A field of `Options` with its sentence of help and, if it is a number, both its bounds, or else the signs it may be."""
+    """A field of `Options` with its help text. A number has two bounds; an option of few texts has the list of them."""
     assert (at_least is None) == (at_most is None)
     return field(default=default, metadata={"help": help, "at_least": at_least, "at_most": at_most, "one_of": one_of})
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OptionList:
-    """What a user may set; few ever need to. None leaves the choice to a rule that `autocross show` prints.
+    """What a user may set; few ever need to. None leaves the choice to a rule, and `autocross show` prints what it chose.
 
     The estimators inherit from this list, so that their constructors take every option by name and store it as it is.
     """
 
     types: Mapping[str, str] | None = option(
         None,
-        "Kind of a column where the inferred one is wrong: categorical, numerical, time, ignore, "
+        "Kinds of columns for which the inferred kind is wrong: categorical, numerical, time, ignore, "
         "or multivalue (for text with its separator, as in multivalue:|).",
     )
     exclude: Sequence[str] | None = option(None, "Columns to leave out altogether.")
-    positive: Any = option(None, "The label that counts as yes; by default the larger of the two.")
+    positive: Any = option(None, "The label that counts as yes. The default is the larger of the two.")
     metric: Metric = option("auc", "The score that is reported, and that must not fall when a cross is accepted.")
     max_crosses: int | None = option(None, "Stop after this many crosses. 0 gives LR (base).", at_least=0, at_most=MANY)
     max_order: int | None = option(None, "Longest cross, counted in columns.", at_least=2, at_most=MANY)
     beam_width: int = option(1, "How many sets of crosses are followed side by side.", at_least=1, at_most=MANY)
     time_limit: float | None = option(
         None,
-        "Seconds from the call of fit to its return. Where that is too short to read the whole table, the model is one of fewer "
+        "Seconds from the call of fit to its return. If that is too short to read the whole table, the model learns from fewer "
         "columns or rows, and a warning says so.",
         at_least=0,
         at_most=MOST_SECONDS,
     )
     halving: Halving = option(
         "auto",
-        "How candidates compete on ever more rows: in the loss, with a floor under the first rung; or as in the paper, to the "
-        "letter, in the metric, the best one being accepted if it raises the metric.",
+        "How candidates compete on more and more rows. auto: in the loss, and the first rung has a minimum of rows. paper: exactly "
+        "as in the paper, in the metric, and the best candidate is accepted if it raises the metric.",
     )
     granularities: Sequence[int] | None = option(
-        None, "Numbers of bins for numerical columns; by default powers of ten up to a limit that grows with the rows."
+        None, "Numbers of bins for numerical columns. The default is powers of ten, up to a limit that grows with the rows."
     )
     bins: Bins = option("auto", "Bins of equal width, of equal counts (quantile), or both in competition (auto).")
     min_count: int | None = option(
         None, "A value seen in fewer training rows than this shares the code of rare values.", at_least=1, at_most=MOST_ROWS
     )
-    penalty: PenaltyMode = option("field", "One penalty for each field, or one shared by all.")
-    evaluation: Evaluation = option("auto", "Judge on one holdout of a fifth of the rows, or by five folds.")
-    split: Split = option("auto", "How rows are kept apart for judging: at random, by time, or by group.")
-    time: str | None = option(None, "Time column that orders the rows; folds are then whole periods.")
-    groups: str | None = option(None, "Column that says which rows belong together; folds are then whole groups.")
+    penalty: PenaltyMode = option("field", "Whether each field has its own penalty, or all fields share one.")
+    evaluation: Evaluation = option("auto", "Whether models are judged by one holdout of a fifth of the rows, or by five folds.")
+    split: Split = option("auto", "How the rows that judge are chosen: at random, by time, or by group.")
+    time: str | None = option(None, "Column that says when a row happened. Folds are then whole periods.")
+    groups: str | None = option(None, "Column that says which rows belong together. Folds are then whole groups.")
     engine: EngineName = option(
         "threads",
         "Where the work runs: in one thread, in threads, or on the machines of a Ray cluster. The result is the same, to the bit.",
     )
     address: str | None = option(
-        None, "Address of the Ray cluster, or auto for the one this machine belongs to; by default one is started here for the fit."
+        None, "Address of the Ray cluster, or auto for the one this machine belongs to. By default one is started here for the fit."
     )
     n_jobs: int | None = option(
         None,
-        "Number of threads; None or -1 is one for each core. On Ray, of workers of one core each; by default one a machine.",
+        "Number of threads; None or -1 means one for each core. On Ray, the number of workers with one core each; by default each "
+        "machine has one worker.",
         at_least=-1,
         at_most=MOST_JOBS,
     )
     random_state: int | None = option(
-        None, "Seed of the shuffle and of the folds; None is 0, so that a fit can be repeated.", at_least=0, at_most=LARGEST_SEED
+        None, "Seed of the shuffle and of the folds. None means 0, so that a fit can be repeated.", at_least=0, at_most=LARGEST_SEED
     )
     memory_limit: float | None = option(
         None,
-        "GiB that a fit may use; by default half of the machine's. Files that would fill a quarter of it are read part by part.",
+        "GiB of memory that a fit may use. The default is half of the machine's memory. Files that would fill a quarter of "
+        "the limit are read part by part.",
         at_least=0.25,
         at_most=MOST_GIB,
     )
     separator: str | None = option(
         None,
-        "What stands between two cells of a CSV file: a comma, a semicolon, a tab or a bar (|); by default found by rule.",
+        "The separator between cells of a CSV file: a comma, a semicolon, a tab or a bar (|). By default it is found by rule.",
         one_of=SEPARATORS,
     )
     decimal: str | None = option(
-        None, "The decimal point of a CSV file: a point or a comma; by default found by rule.", one_of=DECIMALS
+        None, "The decimal point of a CSV file: a point or a comma. By default it is found by rule.", one_of=DECIMALS
     )
-    checkpoint: str | None = option(None, "Folder in which every finished round of the search is kept, to resume from.")
-    resume: str | None = option(None, "Folder of a checkpoint, from which an interrupted fit to the same rows goes on.")
+    checkpoint: str | None = option(
+        None, "Folder in which every finished round of the search is kept, so that the fit can be resumed."
+    )
+    resume: str | None = option(
+        None, "Folder of the checkpoint of an interrupted fit to the same rows, which then goes on from there."
+    )
     private: bool = option(
         False,
-        "Keep no value of a category in the model: salted hashes stand for them, in the file and in all that is shown. Edges of "
-        "bins, parts of the calendar and the two labels are kept. This hides values from those who read the file, not from those "
-        "who guess them.",
+        "Keep no value of a category in the model: the file and all output have salted hashes instead. Edges of bins, parts of the "
+        "calendar and the two labels are kept. This hides values from people who read the file, but not from people who guess "
+        "them.",
     )
     quiet: bool = option(False, "Show no progress.")
-    journal: str | None = option(None, "File to which every event of the fit is appended, one JSON object a line.")
+    journal: str | None = option(None, "File to which every event of the fit is appended, as one JSON object per line.")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DeepOptionList(OptionList):
-    """What a user of `WideDeepClassifier` may set: the options of every fit, and these."""
+    """What a user of `WideDeepClassifier` may set: these options, and those of every fit."""
 
     hidden: Sequence[int] = option((400, 400), "Sizes of the hidden layers of the deep part.")
-    embedding: int = option(10, "How many numbers stand for a value of a field in the deep part.", at_least=1, at_most=MANY)
+    embedding: int = option(10, "How many numbers represent a value of a field in the deep part.", at_least=1, at_most=MANY)
     epochs: int = option(
-        50, "Most passes over the rows; fewer where the loss on rows left out no longer falls.", at_least=0, at_most=MANY
+        50,
+        "Largest number of passes over the rows. There are fewer if the loss on rows left out no longer falls.",
+        at_least=0,
+        at_most=MANY,
     )
 
 
 class Checked:
     """Options that are checked when they are made and do not change afterwards.
 
-    They cannot be frozen dataclasses: those do not inherit from the lists, which the estimators have to be able to change.
+    They cannot be frozen dataclasses: these cannot inherit from the option lists, which estimators must be able to change.
     """
 
     def __post_init__(self) -> None:
@@ -149,7 +158,7 @@ class Checked:
         self.__dict__["checked"] = True
 
     def check_together(self) -> None:
-        """Refuse values that do not go with each other."""
+        """Refuse values that contradict each other."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if "checked" in self.__dict__:
@@ -226,7 +235,7 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
 
 
 def check_number(entry: DataField[Any], fractions: bool, value: Any) -> None:
-    """Refuse what is no number, or out of bounds; NaN is never within them."""
+    """Refuse what is not a number, or out of bounds. NaN is always out of bounds."""
     if not is_whole(value) and not (fractions and isinstance(value, float)):
         raise OptionError(f"Option {entry.name}={value!r} is not a {'' if fractions else 'whole '}number. Give one.")
     low, high = entry.metadata["at_least"], entry.metadata["at_most"]

@@ -14,13 +14,12 @@ from autocross import AutoCrossClassifier, needs
 from autocross.blocks import OF_ROWS, make_blocks, narrow, widen
 from autocross.engines import SerialEngine
 from autocross.errors import TableError
-from autocross.features import FIRST, Field, FieldCodes, Penalty
+from autocross.features import FIRST, Field, FieldCodes
 from autocross.fitting import tune
 from autocross.folds import FoldPlan
 from autocross.models import tuning
 from autocross.models.logistic import Regression
 from autocross.search import fieldwise, loop
-from autocross.search.halving import Scored
 from autocross.search.policy import AUTO
 from autocross.search.stopping import Stopped, Why
 
@@ -129,8 +128,8 @@ def test_parts_that_gain_nearly_as_much_come_first() -> None:
         def columns(self, cross: tuple[int, ...]) -> frozenset[str]:
             return frozenset(map(str, cross))
 
-    def scored(gain: float, *cross: int) -> Scored:
-        return Scored(fieldwise.Candidate(cross, (2,) * len(cross), 1), gain, Penalty())
+    def scored(gain: float, *cross: int) -> fieldwise.Candidate:
+        return fieldwise.Candidate(cross, (2,) * len(cross), 1, gain=gain)
 
     three, pair, weak, other = scored(10.0, 1, 2, 3), scored(9.85, 1, 3), scored(9.0, 1, 2), scored(9.9, 4, 5)
     assert Columns().simpler_first([three, other, pair, weak]) == [pair, three, other, weak]

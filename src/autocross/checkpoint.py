@@ -38,6 +38,7 @@ from autocross.producer.store import Stored
 from autocross.producer.unpacking import unpack_cross
 from autocross.search.judging import Accepted
 from autocross.search.loop import State
+from autocross.search.policy import policy_of
 
 FILE = "search.safetensors"
 KEY = "autocross checkpoint"
@@ -230,7 +231,7 @@ class Unpacking:
         require(1 <= len(beam) <= (self.options.beam_width if round else 1), "it follows an impossible number of sets")
         n_arrays = len(self.coders) + 2 * sum(len(state.regression.terms) for state in beam)
         require(len(self.stored.checksums) == n_arrays, "it has arrays that belong to nothing")
-        undefined = self.options.halving == "paper"  # candidates compete in a metric that few rows may not define
+        undefined = policy_of(self.options).compete_in is None  # candidates compete in a metric that few rows may not define
         crosses = in_order([cross for cross, _ in facts["last"]])
         gains = [finite(gain, "gain", undefined=undefined) for _, gain in facts["last"]]
         last = dict(zip(map(self.cross, crosses), gains, strict=True))

@@ -36,13 +36,16 @@ SLOTS = dict(zip(range(12, 18), (4093, 8191, 16381, 32749, 65521, 131071), stric
 class Candidate:
     """A cross that competes, and how many codes its fields have.
 
-    ``width`` is the largest number of entries that a row has in it. ``axis`` is the field along which it has neighbours.
+    ``width`` is the largest number of entries that a row has in it. ``axis`` is the field along which it has neighbours. ``gain``
+    is what it gained when it was last judged, and ``penalty`` the penalty under which it gained most.
     """
 
     cross: Cross
     sizes: tuple[int, ...]
     width: int
     axis: int | None = None
+    gain: float = -math.inf
+    penalty: Penalty = Penalty()
 
     def n_slots(self, n_rows: int) -> int:
         """The number of slots: one for each possible key, or about one for each row if that is less."""

@@ -9,22 +9,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autocross.engines import Engine
-from autocross.features import Penalty
 from autocross.models.logistic import Regression
 from autocross.search import fieldwise
 from autocross.search.fieldwise import Candidate, Contest
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A candidate with what it gained on a rung."""
-
-    candidate: Candidate
-    gain: float
-    penalty: Penalty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +76,7 @@ class PaperRungs(Rungs):
         return [(max(1, n_rows * (2 ** (k + 1) - 1) // n_blocks), max(1, n_candidates >> k)) for k in range(n_rungs)]
 
 
-Watch = Callable[[int, int, int, Sequence[Scored]], None]
+Watch = Callable[[int, int, int, Sequence[Candidate]], None]
 
 
 def tournament(
@@ -97,21 +87,22 @@ def tournament(
     rungs: Rungs,
     n_rows: int,
     watch: Watch,
-) -> list[Scored]:
+) -> list[Candidate]:
     """The candidates of the last rung, best first. ``watch`` is called after each rung with its number, the number of rungs, its
     rows, and its ranking."""
     regression.needs_odds()
     planned = rungs.plan(len(candidates), n_rows, regression.rarer_rate)
     left = list(candidates)
-    ranked: list[Scored] = []
+    ranked: list[Candidate] = []
     for number, (learned, n_candidates) in enumerate(planned, start=1):
         left = left[:n_candidates]
         # With folds, the rows of the rung judge too.
         judged = learned if regression.n_models > 1 else rungs.judged(learned, n_rows)
         on = fieldwise.rung(engine, regression, contest, learned, judged, n_rows)
         gains = fieldwise.gains(engine, regression, contest, left, on)
-        ranked = [Scored(one, *gain) for one, gain in zip(left, gains, strict=True)]
-        ranked.sort(key=lambda scored: (-scored.gain, scored.candidate.cross))
+        gained = zip(left, gains, strict=True)
+        ranked = [replace(candidate, gain=gain, penalty=penalty) for candidate, (gain, penalty) in gained]
+        ranked.sort(key=lambda candidate: (-candidate.gain, candidate.cross))
         watch(number, len(planned), learned, ranked)
-        left = [scored.candidate for scored in ranked]
+        left = ranked
     return ranked

@@ -119,16 +119,16 @@ class Search:
             return []
         self.enter(state)
 
-        def watch(rung: int, n_rungs: int, rows: int, ranked: Sequence[halving.Scored]) -> None:
-            self.last.update((scored.candidate.cross, scored.gain / rows) for scored in ranked)
-            best = [[self.name(scored.candidate.cross), scored.gain] for scored in ranked[:5]]
+        def watch(rung: int, n_rungs: int, rows: int, ranked: Sequence[fieldwise.Candidate]) -> None:
+            self.last.update((candidate.cross, candidate.gain / rows) for candidate in ranked)
+            best = [[self.name(candidate.cross), candidate.gain] for candidate in ranked[:5]]
             facts = {"rung": rung, "n_rungs": n_rungs, "rows": rows, "n_candidates": len(ranked), "best": best}
             self.reporter.tell(CandidatesRanked, round=state.round + 1, **facts)
 
         regression, entrants = state.regression, self.worth_scoring(state, possible)
         contest = self.contest(regression)
         ranked = halving.tournament(self.engine, regression, contest, entrants, self.policy.rungs, self.n_rows, watch)
-        return self.accept(state, [scored for scored in ranked if scored.gain > self.policy.least_gain], len(possible))
+        return self.accept(state, [candidate for candidate in ranked if candidate.gain > self.policy.least_gain], len(possible))
 
     def contest(self, regression: Regression) -> fieldwise.Contest:
         """The metric and the penalties of a tournament."""
@@ -176,7 +176,7 @@ class Search:
     def columns(self, cross: Cross) -> frozenset[str]:
         return frozenset(self.fields[at].column for at in cross)
 
-    def accept(self, state: State, ranked: list[halving.Scored], n_rivals: int) -> list[State]:
+    def accept(self, state: State, ranked: list[fieldwise.Candidate], n_rivals: int) -> list[State]:
         """Refit the set on fresh folds, and propose the best crosses one after the other.
 
         With a wider beam, several children stand side by side. With a beam of one, several crosses are accepted in a row, and each
@@ -194,13 +194,13 @@ class Search:
         better: list[State] = []
         n_refused, tried = 0, set()
         for best in self.simpler_first(ranked):
-            columns = self.columns(best.candidate.cross)
-            if columns in tried or best.candidate.cross in self.in_vain:
+            columns = self.columns(best.cross)
+            if columns in tried or best.cross in self.in_vain:
                 continue
             tried.add(columns)
             child = self.propose(former, best, n_rivals)
             if child is None:
-                self.in_vain.add(best.candidate.cross)
+                self.in_vain.add(best.cross)
                 n_refused += 1
             else:
                 better.append(child)
@@ -214,19 +214,19 @@ class Search:
                 break
         return [replace(child, rise=child.score - begun) for child in (better[-1:] if in_a_row else better)]
 
-    def simpler_first(self, ranked: Sequence[halving.Scored]) -> list[halving.Scored]:
+    def simpler_first(self, ranked: Sequence[fieldwise.Candidate]) -> list[fieldwise.Candidate]:
         """The ranking, with simpler crosses first: a cross of fewer of the same columns that gains nearly as much goes ahead."""
-        in_order: list[halving.Scored] = []
+        in_order: list[fieldwise.Candidate] = []
         for best in ranked:
-            enough, columns = self.policy.simpler * best.gain, self.columns(best.candidate.cross)
-            parts = [part for part in ranked if part.gain >= enough and self.columns(part.candidate.cross) < columns]
+            enough, columns = self.policy.simpler * best.gain, self.columns(best.cross)
+            parts = [part for part in ranked if part.gain >= enough and self.columns(part.cross) < columns]
             in_order += [each for each in [*parts, best] if each not in in_order]
         return in_order
 
-    def propose(self, state: State, best: halving.Scored, n_rivals: int) -> State | None:
+    def propose(self, state: State, best: fieldwise.Candidate, n_rivals: int) -> State | None:
         """The state with the cross, or None if the cross is refused."""
-        regression, cross = state.regression.branch(), best.candidate.cross
-        coder, n_collisions = self.codes.code(best.candidate, regression.min_count)
+        regression, cross = state.regression.branch(), best.cross
+        coder, n_collisions = self.codes.code(best, regression.min_count)
         field = coder.field([self.fields[at] for at in cross])
         penalty = best.penalty.times(self.policy.shrink)
         regression.add(cross, field, penalty)

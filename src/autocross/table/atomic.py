@@ -14,9 +14,9 @@ from autocross.errors import FileError
 
 
 def replace_file(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
-    """Write to a temporary name beside ``path``, then rename: a full disk leaves the old file as it was.
+    """Write a file under a temporary name beside ``path``, then rename it, so that a full disk leaves the old file as it was.
 
-    A file that is replaced keeps its permissions, as if it were written in place; a new one has those that the umask leaves.
+    A file that is replaced keeps its permissions, as if it were written in place. A new file has those that the umask leaves.
     """
     try:
         former = path.stat() if path.exists() else None
@@ -45,9 +45,10 @@ def replace_file(path: Path, fill: Callable[[IO[bytes]], object]) -> None:
 
 
 def open_beside(path: Path, permissions: int) -> tuple[int, Path]:
-    """A new file in the folder of ``path``, open for writing, and its name. The umask takes from the permissions.
+    """A new file in the folder of ``path``, open for writing, and its name.
 
-    They are given when the file is made: whoever asks for the umask changes it for a moment, and for all threads.
+    The permissions are given when the file is made, and the system applies the umask. To ask for the umask would change it for a
+    moment, in all threads.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     while True:
@@ -57,7 +58,7 @@ def open_beside(path: Path, permissions: int) -> tuple[int, Path]:
 
 
 def keep_permissions(path: Path, former: os.stat_result) -> None:
-    """Give a file the permissions of a former one, and as far as we may its group and its owner."""
+    """Give a file the permissions of a former file and, as far as we are allowed to, its group and owner."""
     os.chmod(path, stat.S_IMODE(former.st_mode))
     for owner, group in ((-1, former.st_gid), (former.st_uid, -1)):
         with contextlib.suppress(OSError):

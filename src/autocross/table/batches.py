@@ -1,7 +1,7 @@
-"""The rows of files in batches of limited size, whatever a file's own parts are.
+"""The rows of files in batches of limited size, however the files are divided internally.
 
-What polars reads ahead by itself may be hundreds of megabytes, so it is asked for one batch after the other: of a Parquet file for
-some rows of some columns, of a CSV file for the lines of a block of bytes.
+Polars may read hundreds of megabytes ahead, so it is asked for one batch at a time: for some rows of some columns of a Parquet
+file, or for the lines in a block of bytes of a CSV file.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from autocross.table.files import (
 )
 from autocross.table.lines import can_cut
 
-MOST_ROWS, MOST_BYTES = 500_000, 64 << 20  # of a batch
-FIRST_ROWS = 10_000  # of the first one, which tells how wide a row is
+MOST_ROWS, MOST_BYTES = 500_000, 64 << 20  # limits of a batch
+FIRST_ROWS = 10_000  # rows of the first batch, which shows how wide a row is
 FEWEST_ROWS = 1_000
-CSV_WIDER = 2  # times as much memory as bytes of the file, roughly
+CSV_WIDER = 2  # rows of a CSV file take roughly this many times its bytes in memory
 
 
 def batches(
@@ -61,12 +61,12 @@ def batches(
 
 
 def rows_of(most_bytes: int, bytes_a_row: float, most_rows: int = MOST_ROWS) -> int:
-    """How many rows are a batch."""
+    """The number of rows of a batch."""
     return int(min(max(most_bytes / max(bytes_a_row, 1), FEWEST_ROWS), most_rows))
 
 
 def parquet_batches(rows: pl.LazyFrame, n_rows: int, most_bytes: int, most_rows: int) -> Iterator[pl.DataFrame]:
-    """Rows by their numbers. How many at once follows from how wide they were so far: texts may be of any length."""
+    """Batches of a Parquet file. The size of a batch follows from how wide rows were so far, because texts may have any length."""
     row, n = 0, min(FIRST_ROWS, rows_of(most_bytes, CELL * len(rows.collect_schema()), most_rows))
     while row < n_rows:
         batch = rows.slice(row, min(n, n_rows - row)).collect()
@@ -78,7 +78,7 @@ def parquet_batches(rows: pl.LazyFrame, n_rows: int, most_bytes: int, most_rows:
 
 
 def csv_batches(piece: Piece, dialect: Dialect, names: Sequence[str], most_bytes: int, most_rows: int) -> Iterator[pl.DataFrame]:
-    """Rows block by block."""
+    """Batches of a CSV file, block by block."""
     row, first, last = 0, piece.first_row, piece.first_row + piece.n_rows
     for block in csv_blocks(local(piece.file), dialect, max(1, most_bytes // CSV_WIDER)):
         if row >= last:

@@ -1,4 +1,4 @@
-"""A cell of a typed column, also one that Python's own types cannot hold."""
+"""A cell of a typed column, including cells that Python's own types cannot hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A_DAY = {"ms": 86_400_000, "us": 86_400_000_000}  # no need of nanoseconds: in 6
 def limits(dtype: Any) -> tuple[int, int] | None:
     """The first and the last date or time, or the shortest and the longest duration, that Python can hold, in the type's unit.
 
-    None where Python can hold all values of the type.
+    None if Python can hold all values of the type.
     """
     if dtype == pl.Date:
         return FIRST_DAY, LAST_DAY
@@ -29,7 +29,7 @@ def limits(dtype: Any) -> tuple[int, int] | None:
 
 
 def beyond(series: pl.Series) -> pl.Series | None:
-    """Which dates, times and durations Python cannot hold; None where it can hold all."""
+    """Which dates, times and durations Python cannot hold. None if it can hold all of them."""
     if (ends := limits(series.dtype)) is None:
         return None
     number = series.to_physical()
@@ -39,7 +39,7 @@ def beyond(series: pl.Series) -> pl.Series | None:
 
 
 def wall_clock(series: pl.Series) -> pl.Series:
-    """Times in a zone as the clock on the wall showed them; a column of another type is itself."""
+    """Times with a zone, as the clock on the wall showed them. A column of another type is returned as it is."""
     return series.dt.replace_time_zone(None) if isinstance(series.dtype, pl.Datetime) and series.dtype.time_zone else series
 
 

@@ -1,4 +1,4 @@
-"""A frame and a schema -> typed columns. What a column is was decided once; here it is only read that way."""
+"""A frame and a schema -> typed columns. The kinds of columns were decided before; here the columns are only read by them."""
 
 from __future__ import annotations
 
@@ -34,13 +34,14 @@ from autocross.table.values import (
 )
 
 Rows = NDArray[np.int64]
-ONE_VALUE = ("number", "text")  # readings that give a value or none in each row, and no need of more than its code
+ONE_VALUE = ("number", "text")  # readings with at most one value per row, of which only the code is needed
 
 
 def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] | None = None) -> Table:
-    """The columns the schema uses, each as its kind; others are not looked at, in any order.
+    """The columns that the schema uses, each read by its kind. Other columns are ignored, and the order does not matter.
 
-    ``numbered`` are columns whose values have numbers already: of numbers and categories they do instead of the rows.
+    ``numbered`` has columns whose distinct values are numbered already. For numbers and categories these are used instead of the
+    rows.
     """
     used = [column for column in schema if column.kind != "ignore"]
     present = set(frame.columns)
@@ -53,14 +54,15 @@ def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] 
     if numbered is None:
         return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
     once = {column.name: numbered[column.name] for column in used if column.reading in ONE_VALUE and column.name in numbered}
-    assert all(len(column.index) == frame.height for column in once.values())  # kernels read what these say, unchecked
+    assert all(len(column.index) == frame.height for column in once.values())  # kernels trust these without a check
     rows = {column.name: once[column.name].values if column.name in once else frame[column.name] for column in used}
     columns = {column.name: typed_column(rows[column.name], column, differ=column.name in once) for column in used}
     return Table(frame.height, columns, {name: one.index for name, one in once.items()})
 
 
 def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None, *, differ: bool = False) -> Column:
-    """One column as its kind. ``rows`` are the numbers of its rows where these are not 0, 1, ...; ``differ``: no two are equal."""
+    """One column, read by its kind. ``rows`` has the numbers of its rows, if these are not 0, 1, ...; ``differ`` says that no two
+    values are equal."""
     stored: Stored = column.stored
     if series.dtype == pl.Object:
         series, stored = of_objects(series, column, rows), "text"
@@ -76,7 +78,7 @@ def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = No
 
 
 def of_objects(series: pl.Series, column: ColumnSchema, rows: Rows | None = None) -> pl.Series:
-    """Python values that no type of column holds, read one by one, as the value of a single row is."""
+    """A column of Python values that no column type can hold. They are read one by one, like the values of a single row."""
     readers: dict[Reading | None, tuple[Callable[[Any], Any], Any]] = {
         "number": (number_of, pl.Float64),
         "moment": (moment_of, pl.Datetime("us")),
@@ -99,24 +101,24 @@ def of_objects(series: pl.Series, column: ColumnSchema, rows: Rows | None = None
 
 
 def number_way_out(name: str, has_comma: bool = False) -> str:
-    """What to do about a value that is no number."""
+    """The advice for a value that is not a number."""
     first = "Give decimal=',' (--decimal) if a comma is the decimal point of the file, or d" if has_comma else "D"
     return f"{first}eclare it categorical, types={{{name!r}: 'categorical'}}, or correct the value."
 
 
 def row_of(at: int, rows: Rows | None) -> str:
-    """Where in the table a value stands."""
+    """The row of a value, for a message."""
     return f"row {at if rows is None else int(rows[at])}"
 
 
 def first_refused(series: pl.Series, bad: pl.Series, rows: Rows | None, kind: str, way_out: str) -> ColumnError:
-    """The error for the first value that does not fit the column's kind."""
+    """The error for the first value that cannot be read by the kind of its column."""
     at = int(bad.arg_true()[0])
     return refused(series.name, kind, row_of(at, rows), cell(series, at), way_out)
 
 
 def nothing_else(series: pl.Series, kind: str, way_out: str) -> pl.Series:
-    """Nulls in place of a column whose type cannot be read as the kind: only where all its values are missing."""
+    """Nulls in place of a column whose type cannot be read by its kind. This is allowed only if all values are missing."""
     gone = missing(series)
     if len(series) and (gone is None or not gone.all()):
         raise ColumnError(f"Column {series.name!r} is {kind}, but the table holds {series.dtype} there. {way_out}")
@@ -124,7 +126,7 @@ def nothing_else(series: pl.Series, kind: str, way_out: str) -> pl.Series:
 
 
 def in_range(series: pl.Series, rows: Rows | None, kind: str, way_out: str) -> pl.Series:
-    """Times as the clock on the wall showed them, and durations: those that Python has, as in a single row."""
+    """Times as the clock on the wall showed them, or durations. As in a single row, they must be such that Python can hold them."""
     if (bad := beyond(series)) is None:
         series = wall_clock(series)
         bad = beyond(series)
@@ -137,7 +139,7 @@ def in_range(series: pl.Series, rows: Rows | None, kind: str, way_out: str) -> p
 
 
 def numbers(series: pl.Series, rows: Rows | None = None, kind: str = "numerical") -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Floats, NaN where missing: `number_of` for whole columns."""
+    """`number_of` for whole columns: floats, with NaN for missing."""
     if series.dtype == pl.Duration:
         series = seconds(in_range(series, rows, kind, DURATION_WAY_OUT))
     elif series.dtype == pl.String:
@@ -156,18 +158,18 @@ def numbers(series: pl.Series, rows: Rows | None = None, kind: str = "numerical"
 def seconds(durations: pl.Series) -> pl.Series:
     """`seconds_of` for whole columns."""
     if durations.dtype.time_unit == "ms":  # type: ignore[attr-defined]
-        return durations.to_physical().cast(pl.Float64) * 1e3 / 1e6  # in microseconds they may exceed 64 bits
+        return durations.to_physical().cast(pl.Float64) * 1e3 / 1e6  # as microseconds they might exceed 64 bits
     return durations.dt.total_microseconds() / 1e6
 
 
 def stripped(series: pl.Series) -> pl.Series:
-    """Text without blanks around it, null where it means that there is no value."""
+    """Text without blanks around it, and null if it means that there is no value."""
     text = series.str.strip_chars()
     return text.set(text.is_in(sorted(MISSING_TEXTS)), None)
 
 
 def moments(series: pl.Series, rows: Rows | None = None, kind: str = "time") -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Microseconds of the wall clock since 1970, NO_TIME where missing: `moment_of` for whole columns."""
+    """`moment_of` for whole columns: microseconds of the wall clock since 1970, with NO_TIME for missing."""
     if series.dtype == pl.String:
         text = stripped(series)
         parsed = parsed_moments(text)
@@ -186,12 +188,12 @@ def moments(series: pl.Series, rows: Rows | None = None, kind: str = "time") -> 
 
 
 def parsed_moments(text: pl.Series) -> pl.Series:
-    """Texts in ISO form as moments, null where they are in another; a time of day is one of the first day of 1970."""
-    if len(text) > TOGETHER:  # on the way to a moment each text is copied several times
+    """Texts in ISO form as moments, and null for texts in another form. A time of day is taken to be on the first day of 1970."""
+    if len(text) > TOGETHER:  # each text is copied several times before it is a moment
         return pl.concat([parsed_moments(text[first : first + TOGETHER]) for first in range(0, len(text), TOGETHER)])
     # Python's calendar, by which single rows are read, begins in the year 1.
     iso = text.set(~text.str.contains(ISO_MOMENT) | text.str.starts_with("0000-"), None)
-    # The wall clock is what the text says: a zone behind it is cut off.
+    # The text says what the wall clock showed, so a zone behind it is cut off.
     bare = iso.str.replace(f"{ZONE}$", "").str.replace("T", " ", literal=True)
     bare = bare.str.replace(r"^([0-9]{2}:)", "1970-01-01 $1")
     return pl.select(
@@ -206,12 +208,12 @@ def parsed_moments(text: pl.Series) -> pl.Series:
 def texts(
     series: pl.Series, stored: Stored = "text", rows: Rows | None = None, *, differ: bool = False, kind: str = "categorical"
 ) -> TextColumn:
-    """Each row's text: `stored_text` of its distinct values. ``differ``: no two rows are equal."""
+    """The text of each row, by `stored_text` of the distinct values. ``differ`` says that no two rows are equal."""
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if not (is_plain(series.dtype) or series.dtype == pl.Binary):
         series = nothing_else(series, kind, "Give one value a row.")
-    if series.dtype == pl.String and stored == "text":  # texts as they are: no look at each
+    if series.dtype == pl.String and stored == "text":  # texts are taken as they are
         return TextColumn(series, differ)
     way_out = DURATION_WAY_OUT if series.dtype == pl.Duration else f"Give times of the years {YEARS}."
     places = Places()
@@ -221,13 +223,13 @@ def texts(
 
 
 def lists(series: pl.Series, separator: str | None, rows: Rows | None = None, kind: str = "multivalue") -> ListColumn:
-    """Distinct texts and the places of each row's own, every one once: `entries_of` for whole columns."""
+    """`entries_of` for whole columns: the distinct texts, and for each row the places of its texts, without repetition."""
     if series.dtype == pl.String and separator is not None:
         series = pieces(series, separator)
     elif isinstance(series.dtype, pl.Array):
         series = series.arr.to_list()
     elif not isinstance(series.dtype, pl.List):
-        values, alone = texts(series, rows=rows, kind=kind).distinct  # one value a row is a list of one
+        values, alone = texts(series, rows=rows, kind=kind).distinct  # a single value is a list of one
         return ListColumn(values, alone, np.arange(len(series) + 1, dtype=np.int64))
     series = series.list.unique(maintain_order=True)
     gone = series.is_null().to_numpy()

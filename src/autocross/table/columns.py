@@ -1,4 +1,5 @@
-"""Typed columns, whatever library the rows came from. Who scores single rows has none and must not wait for what they need."""
+"""Typed columns, whatever library the rows came from. Scoring single rows needs none of them, and must not import what they
+need."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from autocross.table.places import Places
 
-NO_TIME = np.iinfo(np.int64).min  # micros of a missing moment
+NO_TIME = np.iinfo(np.int64).min  # stands for a missing moment
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class ListColumn:
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """NaN is missing."""
+    """Numbers; NaN is missing."""
 
     values: NDArray[np.float64]
 
@@ -84,7 +85,8 @@ Column = TextColumn | ListColumn | NumberColumn | TimeColumn
 
 @dataclass(frozen=True)
 class Table:
-    """Columns by name, a value for each row; or, of those in ``index``, each value once, and there the place of each row's own."""
+    """Columns by name. A column has a value for each row. If it is in ``index``, it has each distinct value once, and ``index``
+    says which of them each row has."""
 
     n_rows: int
     columns: dict[str, Column]

@@ -1,12 +1,12 @@
-"""How a CSV file writes its cells: what stands between two of them, and whether a point or a comma is the decimal point.
+"""How a CSV file writes its cells: which separator it has, and whether the decimal point is a point or a comma.
 
-Both are what the user says, else decided by rule from the head of the file:
+The user may say both. Otherwise rules decide, from the head of the file:
 
-1. The separator is the one of comma, semicolon, tab and bar that cuts the first line into several cells and all lines of the head
-   into as many. Where two do, the user must say which; where none does, the first that cuts the first line. In a file named .tsv
-   it is the tab.
-2. The decimal point is a comma where the separator is not one and a column has numbers such as 1,5 and nothing else. A column in
-   which every cell is a number, but some in another notation (1.5, or 1.234,5), is then an error: what it means, nobody knows.
+1. The separator is the comma, semicolon, tab or bar that cuts the first line into several cells, and all lines of the head into
+   equally many. If two of them do so, the user must say which one it is. If none does, it is the first one that cuts the first
+   line. In a file named .tsv it is the tab.
+2. The decimal point is a comma if the separator is something else, and some column has only numbers such as 1,5. If so, a column in
+   which every cell is a number, but some are in another notation (1.5, or 1.234,5), is an error, because its meaning is not clear.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from autocross.table.lines import mark_of
 from autocross.table.values import MISSING_TEXTS
 
 NAMES = dict(zip(SEPARATORS, ("comma", "semicolon", "tab", "bar"), strict=True))
-HEAD = 100  # lines that tell the separator
-UNUSED = "\x1f"  # between no two cells, so that a line is read as it stands
-WHOLE = r"^[+-]?[0-9]{1,18}$"  # as 64 bits hold it
+HEAD = 100  # lines that decide the separator
+UNUSED = "\x1f"  # a separator that no file has, so that a line is read as a whole
+WHOLE = r"^[+-]?[0-9]{1,18}$"  # whole numbers that fit into 64 bits
 WITH_COMMA, WITH_POINT = (
     rf"^[+-]?(([0-9]+{mark}?[0-9]*|{mark}[0-9]+)([eE][+-]?[0-9]+)?|(?i:inf|infinity|nan))$" for mark in (",", r"\.")
 )
@@ -37,7 +37,7 @@ WITH_GROUPS = r"^[+-]?[0-9]{1,3}((\.[0-9]{3})+(,[0-9]*)?|(,[0-9]{3})+(\.[0-9]*)?
 
 @dataclass(frozen=True)
 class Dialect:
-    """What is known of a CSV file before it is read. ``as_text`` names columns that must stay text; None is to be found out."""
+    """What is known about a CSV file before it is read. ``as_text`` names columns that must stay text. None means not known yet."""
 
     as_text: Sequence[str] = ()
     separator: str | None = None
@@ -51,7 +51,7 @@ ANY = Dialect()
 
 
 def found_out(path: Path, given: Dialect) -> Dialect:
-    """The dialect of a file as far as it is not given."""
+    """The dialect of a file; what is not given is found by rule."""
     separator = given.separator or ("\t" if ".tsv" in path.name.lower() else separator_of(path))
     known = replace(given, separator=separator)
     if given.decimal is not None:
@@ -87,7 +87,7 @@ def first_lines(path: Path) -> list[str]:
 
 
 def check_encoding(path: Path) -> None:
-    """Refuse text in another encoding that says which it is."""
+    """Refuse a file whose first bytes say that it has another encoding than UTF-8."""
     mark = mark_of(path)
     for name, marks in (("UTF-32", (b"\xff\xfe\0\0", b"\0\0\xfe\xff")), ("UTF-16", (b"\xff\xfe", b"\xfe\xff"))):
         if mark.startswith(marks):
@@ -95,7 +95,7 @@ def check_encoding(path: Path) -> None:
 
 
 def cells(lines: Sequence[str], separator: str) -> list[list[str]]:
-    """The lines cut into cells; a cell in quotes may go over several."""
+    """The lines, cut into cells. A cell in quotes may extend over several lines."""
     try:
         return [record for record in csv.reader([line + "\n" for line in lines], delimiter=separator) if record]
     except csv.Error:
@@ -103,7 +103,7 @@ def cells(lines: Sequence[str], separator: str) -> list[list[str]]:
 
 
 def separator_of(path: Path) -> str:
-    """What stands between two cells, by rule."""
+    """The separator, by rule."""
     lines = first_lines(path)
     fits, cuts = {}, []
     for separator in SEPARATORS:
@@ -111,7 +111,7 @@ def separator_of(path: Path) -> str:
         n_cells = len(records[0])
         if n_cells > 1:
             cuts.append(separator)
-            if all(len(record) == n_cells for record in records[: max(2, len(records) - 1)]):  # the last may be cut off
+            if all(len(record) == n_cells for record in records[: max(2, len(records) - 1)]):  # the last line may be incomplete
                 fits[separator] = n_cells
     if len(fits) > 1:
         ways = " or ".join(f"a {NAMES[separator]} ({n_cells} columns)" for separator, n_cells in fits.items())
@@ -123,7 +123,7 @@ def separator_of(path: Path) -> str:
 
 
 def header(path: Path, separator: str) -> list[str]:
-    """The column names as they stand there; polars would rename the second of two."""
+    """The column names as they are in the file. Polars would rename the second of two equal names."""
     names = cells(first_lines(path), separator)[0]
     if names:
         name, n_times = Counter(names).most_common(1)[0]
@@ -136,7 +136,7 @@ def header(path: Path, separator: str) -> list[str]:
 
 
 def texts_of(path: Path, dialect: Dialect, n_rows: int | None) -> pl.DataFrame:
-    """The first rows as texts, without the columns that stay texts anyway."""
+    """The first rows as texts, without columns that must stay text."""
     assert dialect.separator is not None
     lines = path if n_rows is None else head_of(path, n_rows + 1)
     rows = pl.scan_csv(lines, separator=dialect.separator, null_values=sorted(MISSING_TEXTS), infer_schema=False, glob=False)
@@ -144,10 +144,10 @@ def texts_of(path: Path, dialect: Dialect, n_rows: int | None) -> pl.DataFrame:
 
 
 def has_decimal_commas(path: Path, dialect: Dialect, n_rows: int = 10_000) -> bool:
-    """Whether a column has nothing but numbers, some of them with a comma."""
+    """Whether some column has only numbers, and some of these with a comma."""
     try:
         columns = texts_of(path, dialect, n_rows).get_columns()
-    except pl.exceptions.PolarsError:  # which will be explained when the rows themselves are read
+    except pl.exceptions.PolarsError:  # this will be explained when the rows themselves are read
         return False
     return any(
         bool(column.str.contains(",", literal=True).any()) and bool(column.str.contains(WITH_COMMA).all()) for column in columns
@@ -155,9 +155,9 @@ def has_decimal_commas(path: Path, dialect: Dialect, n_rows: int = 10_000) -> bo
 
 
 def numbers_with_commas(path: Path, dialect: Dialect, n_rows: int | None) -> tuple[list[str], list[str]]:
-    """The columns of whole numbers, and those of other numbers with decimal commas, as far as the first rows tell.
+    """The columns of whole numbers, and the columns of other numbers with decimal commas, judged by the first rows.
 
-    A column with nothing in these rows is taken for one of numbers: if it is not, that will be an error, and no wrong number.
+    A column that is empty in these rows is taken for numbers. If it is not, there will be an error, but never a wrong number.
     """
     whole: list[str] = []
     other: list[str] = []
@@ -176,7 +176,7 @@ def numbers_with_commas(path: Path, dialect: Dialect, n_rows: int | None) -> tup
 
 
 def number_with_comma(name: str) -> pl.Expr:
-    """A column of texts as numbers. What is no number with a decimal comma is put into quotes, so that it is none for polars."""
+    """A column of texts as numbers. A text that is no number with a decimal comma is put into quotes, so that polars refuses it."""
     text = pl.col(name)
     with_point = text.str.replace(",", ".", literal=True)
     return pl.when(text.str.contains(WITH_COMMA)).then(with_point).otherwise(pl.format("'{}'", text)).cast(pl.Float64)

@@ -1,7 +1,7 @@
 """What a column holds: its distinct values, how often each occurs, and where first.
 
-Kinds, vocabularies and edges rest on this alone. Digests of parts of a table merge into that of the whole, the same whatever
-the parts are, so that a table need not be in memory.
+Kinds, vocabularies and edges are decided from this alone. The digests of parts of a table can be merged into the digest of the
+whole table. The result does not depend on how the table was divided, so the table need not be in memory.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ from autocross.table.places import Numbers, Places, missing
 from autocross.table.schema import is_read_as_text, parse_kind
 from autocross.table.values import MISSING_TEXTS
 
-MOST_NUMBERS = 1 << 20  # distinct numbers, beyond which their last bits are dropped: edges need no more; moments alike
-BITS = 52  # of a float's digits
-DROPPED = 4  # of them at a time
-ENOUGH = 1000  # values of a column that is not used
-MOST_TEXTS = 1 << 23  # distinct texts, beyond which the rarer ones are forgotten, down to half as many
+MOST_NUMBERS = 1 << 20  # beyond so many distinct numbers or moments, last bits are dropped; edges need no more
+BITS = 52  # binary digits of a float
+DROPPED = 4  # digits that are dropped at a time
+ENOUGH = 1000  # values that are enough for a column that is not used
+MOST_TEXTS = 1 << 23  # beyond so many distinct texts, the rarer half is forgotten
 
 
 @dataclass(frozen=True)
 class Digest:
-    """``values`` has each value once, null among them if some are missing, in the order of their ``first`` rows; ``n`` are the rows
-    of each. A table may have a hundred thousand columns, and of each a frame of three would take several times what is in it.
+    """What a column holds. ``values`` has each value once, including null if some are missing, in the order of their first rows.
+    ``n`` has the number of rows of each value, and ``first`` its first row. These are arrays and not a frame: a table may have
+    100,000 columns, and frames would take several times the memory.
 
-    Of lists the entries count. ``dtype`` is that of the column itself. ``exact`` says that numbers must keep all their digits;
-    ``bits`` is how many they have here. ``all_differ`` and ``whole`` are what was so before digits were dropped.
+    For lists, the entries are counted. ``dtype`` is the type of the column itself. ``exact`` says that numbers must keep all their
+    digits; ``bits`` is the number of digits that they have here. ``all_differ`` and ``whole`` describe the values before digits
+    were dropped.
 
-    One that is ``shelved`` has what was counted on the disk, and must be `loaded` to be looked at.
+    A digest that is ``shelved`` has its counts on disk, and must be `loaded` before they are looked at.
     """
 
     name: str
@@ -57,7 +59,7 @@ class Digest:
     n_shelved: int = 0
 
     def shelved(self, allowed: Allowance) -> Digest:
-        """The same, if it is large with what was counted on the disk."""
+        """The same digest; if it is large, its counts are on disk."""
         if self.n_bytes <= allowed.for_digest:
             return self
         n, counted = len(self.values), self.counted
@@ -66,7 +68,7 @@ class Digest:
         return replace(self.having(counted.clear()), shelf=shelf, n_shelved=n)
 
     def loaded(self) -> Digest:
-        """The same in memory."""
+        """The same digest with its counts in memory."""
         if not self.shelf:
             return self
         counted = pl.concat([pickle.loads(part.read().data) for part in self.shelf])
@@ -84,17 +86,17 @@ class Digest:
 
     @property
     def counted(self) -> pl.DataFrame:
-        """The values, their rows and their first ones, as a frame, for what polars does better."""
+        """The values, their numbers of rows and their first rows as a frame, for operations that polars does better."""
         return pl.DataFrame({"value": self.values, "n": self.n, "first": self.first})
 
     def having(self, counted: pl.DataFrame) -> Digest:
-        """The same with these values, rows and first ones."""
+        """The same digest with the values, numbers of rows and first rows of this frame."""
         n, first = (counted[part].to_numpy() for part in ("n", "first"))
         return replace(self, values=counted["value"].alias(self.name), n=n, first=first)
 
     @cached_property
     def gone(self) -> NDArray[np.bool_] | None:
-        """Which of the values mean that there is none; None where no value does."""
+        """Which values mean that there is no value. None if there are no such values."""
         return missing(self.values)
 
     @cached_property
@@ -103,7 +105,7 @@ class Digest:
         return self.values if self.gone is None else self.values.filter(pl.Series(~self.gone))
 
     def frequent(self, least: int) -> Digest:
-        """Only the values of so many rows or more."""
+        """The digest with only the values that have so many rows or more."""
         enough = self.n >= least
         if enough.all():
             return self
@@ -111,7 +113,7 @@ class Digest:
 
     @property
     def n_missing(self) -> int:
-        """Rows without a value; of lists those without a list."""
+        """The number of rows without a value or, for lists, without a list."""
         if isinstance(self.dtype, (pl.List, pl.Array)):
             return self.n_null
         return 0 if self.gone is None else int(self.n[self.gone].sum())
@@ -119,17 +121,18 @@ class Digest:
 
 @dataclass(frozen=True)
 class Numbered:
-    """Each value of a column once, and for each row the place of its own there."""
+    """The distinct values of a column and, for each row, the place of its value among them."""
 
     values: pl.Series
     index: Numbers
 
 
 class Digests:
-    """A column's parts as they come. ``declared`` is the kind the user gave it, if any; ``apart`` is that of `Places`.
+    """Collects the digest of a column part by part. ``declared`` is the kind that the user gave it, if any; ``apart`` is that of
+    `Places`.
 
-    Of a column that is ``unused`` some values are enough, which tell what it holds. Given an allowance, few numbers are counted at
-    once, and what was counted is on the disk.
+    For an ``unused`` column some values are enough to say what it holds. With an allowance, only few numbers are counted at the
+    same time, and counts are kept on disk.
     """
 
     def __init__(
@@ -147,11 +150,11 @@ class Digests:
         self.exact, self.separator = kind is not None and is_read_as_text(kind), separator
         self.closed: list[Digest] = []
         self.open: Tally | None = None
-        self.numbered: Numbered | None = None  # the rows by the numbers of their values, if they came as one part, all values known
+        self.numbered: Numbered | None = None  # the rows by their values' numbers, if there was only one part
         self.n_rows = 0
 
     def add(self, series: pl.Series, hashes: NDArray[np.uint64] | None = None) -> None:
-        """The next rows; ``hashes`` are those of what `entries` finds in them, if they are known."""
+        """Add the next rows. ``hashes`` has the hashes of their `entries`, if these are known."""
         if self.unused and self.n_values > ENOUGH:
             self.n_rows += len(series)
             return
@@ -168,16 +171,16 @@ class Digests:
                 self.closed = [self.put_aside(merged([part.loaded() for part in self.closed]))]
 
     def turn(self) -> AbstractContextManager[Any]:
-        """Where memory is short, only some columns at a time do what takes more of it than they do otherwise."""
+        """If memory is short, only some columns at a time may do something that takes much of it."""
         return nullcontext() if self.allowed is None else self.allowed.turns
 
     def put_aside(self, digest: Digest) -> Digest:
-        """Keep a digest where it takes no memory, if there is such a place."""
+        """Keep a digest on disk, if there is a file for it."""
         return digest if self.allowed is None else digest.shelved(self.allowed)
 
     @property
     def n_values(self) -> int:
-        """How many different values were counted apart."""
+        """How many different values were counted, part by part."""
         return sum(part.n_values for part in self.closed) + (0 if self.open is None else self.open.places.n)
 
     @property
@@ -188,25 +191,25 @@ class Digests:
 
     @property
     def begun(self) -> bool:
-        """Whether any rows came."""
+        """Whether there were any rows yet."""
         return self.open is not None or bool(self.closed)
 
     def close(self) -> None:
-        """Count no further here, where digits are dropped or the type changes: later rows are counted apart, and merged."""
+        """End the present count, because digits are dropped or the type changes. Later rows are counted separately and merged."""
         if self.open is not None:
             with self.turn():
                 digest, self.open = self.open.digest(), None
                 self.closed.append(self.put_aside(digest))
 
     def seal(self) -> None:
-        """No rows follow: let go of the table by which values were found."""
+        """No more rows will come: free the table in which values are looked up."""
         tally = self.open
         if tally is not None and tally.index is not None and not self.closed:
             self.numbered = Numbered(tally.places.values, tally.index)
         self.close()
 
     def whole(self) -> Digest:
-        """That of all rows."""
+        """The digest of all rows."""
         self.seal()
         if len(self.closed) > 1:
             with self.turn():
@@ -215,15 +218,15 @@ class Digests:
 
 
 class Tally:
-    """Values of one type as they are counted."""
+    """Counts values of one type."""
 
     def __init__(self, name: str, dtype: Any, *, exact: bool, separator: str | None, apart: bool = False) -> None:
         self.name, self.dtype, self.exact, self.separator = name, dtype, exact, separator
         self.places = Places(apart=apart)
         self.first: list[NDArray[np.int64]] = []
-        self.index: Numbers | None = None  # the rows' numbers, of a first part only
+        self.index: Numbers | None = None  # the numbers of the rows' values, in the first part only
         self.n_rows = self.n_null = 0
-        self.differed: bool | None = None  # whether all values did when rare ones were forgotten
+        self.differed: bool | None = None  # whether all values differed when rare ones were forgotten
 
     @property
     def n_bytes(self) -> int:
@@ -242,7 +245,7 @@ class Tally:
             self.forget_rare()
 
     def forget_rare(self) -> None:
-        """Go on as if the texts seen least had not come: a value that stays rare has no weight of its own anyway."""
+        """Go on as if the rarest texts had not occurred. A value that stays rare has no weight of its own anyway."""
         self.differed, self.index = self.all_differ, None
         n = self.places.n_rows
         frequent = np.sort(np.argsort(-n, kind="stable")[: MOST_TEXTS // 2])
@@ -269,14 +272,14 @@ class Tally:
 
 
 def digest(series: pl.Series, first_row: int = 0, *, exact: bool = False) -> Digest:
-    """That of some rows, the first of which is the ``first_row`` of the whole table."""
+    """The digest of some rows. The first of them has the number ``first_row`` in the whole table."""
     tally = Tally(series.name, series.dtype, exact=exact, separator=None)
     tally.add(series, first_row)
     return tally.digest()
 
 
 def entries(series: pl.Series, separator: str | None) -> pl.Series:
-    """What is counted: the values themselves; of lists, and of texts with a separator, what they hold, once a row."""
+    """What is counted: the values themselves or, for lists and for texts with a separator, their entries, each once per row."""
     if separator is not None and series.dtype == pl.String:
         series = pieces(series, separator)
     if isinstance(series.dtype, pl.Array):
@@ -286,30 +289,30 @@ def entries(series: pl.Series, separator: str | None) -> pl.Series:
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if series.dtype.is_nested() or series.dtype == pl.Object:
-        series = pl.Series(series.name, dtype=pl.Null)  # nobody will look at these
+        series = pl.Series(series.name, dtype=pl.Null)  # nobody looks at these
     return series
 
 
 def is_counted_as_it_is(dtype: Any, separator: str | None) -> bool:
-    """Whether `entries` of a column are its values as they stand."""
+    """Whether the `entries` of a column are its values, unchanged."""
     if dtype == pl.String:
         return separator is None
     return not (dtype.is_nested() or dtype == pl.Object or isinstance(dtype, (pl.Categorical, pl.Enum)))
 
 
 def pieces(series: pl.Series, separator: str) -> pl.Series:
-    """Texts as lists of what stands between the separators."""
+    """Texts as lists, cut at the separator."""
     whole = series.set(series.is_in(sorted(MISSING_TEXTS)), None)
     return whole.str.split(separator).list.eval(pl.element().str.strip_chars())
 
 
 def merged(parts: Sequence[Digest]) -> Digest:
-    """That of the rows of all parts."""
+    """The digest of the rows of all parts."""
     one = parts[0]
     bits = min(part.bits for part in parts)
     together = summed(pl.concat([cut(part.counted, bits) for part in parts], how="vertical_relaxed"))
     n_rows, n_null = sum(part.n_rows for part in parts), sum(part.n_null for part in parts)
-    # Once digits are gone, parts that all differ are taken for a whole that does.
+    # Once digits are dropped, a table counts as all different if all its parts are.
     all_differ = all(part.all_differ for part in parts) and (bits < BITS or together.height == n_rows)
     whole = all(part.whole for part in parts)
     found = replace(one.having(together), n_rows=n_rows, n_null=n_null, bits=bits, all_differ=all_differ, whole=whole)
@@ -323,14 +326,14 @@ def moved(part: Digest, by: int) -> Digest:
 
 
 def summed(counted: pl.DataFrame) -> pl.DataFrame:
-    """Each value once, in the order of their first rows."""
+    """Merged counts: each value once, in the order of first rows."""
     value = counted["value"]
     plain = value.dtype.is_integer() or value.dtype.is_temporal()
     if value.dtype.is_float():
-        plain = not (value.is_nan().any() or (1 / value.filter(value == 0)).lt(0).any())  # zero and NaN can be written in two ways
+        plain = not (value.is_nan().any() or (1 / value.filter(value == 0)).lt(0).any())  # zero and NaN have several bit patterns
     if not plain or not counted.height:
         return counted.group_by("value").agg(pl.col("n").sum(), pl.col("first").min()).sort("first")
-    # The same in a fraction of the memory: equal values side by side.
+    # The same in a fraction of the memory: sort, so that equal values are side by side.
     place = value.arg_sort()
     value = value.gather(place)
     begins = np.flatnonzero(np.concatenate([[True], value[1:].ne_missing(value[:-1]).to_numpy()]))
@@ -341,12 +344,12 @@ def summed(counted: pl.DataFrame) -> pl.DataFrame:
 
 
 def can_shorten(dtype: Any) -> bool:
-    """Whether digits can be dropped: of numbers, and of moments those below the minute."""
+    """Whether digits can be dropped. They can for numbers and, below the minute, for moments."""
     return bool(dtype.is_numeric()) or isinstance(dtype, pl.Datetime)
 
 
 def shortened(digest: Digest) -> Digest:
-    """Drop digits until few enough values are left: how many that takes depends on the values, not on how they came."""
+    """Drop digits until few enough values are left. How many are dropped depends on the values only, not on their order."""
     dtype, bits = digest.values.dtype, digest.bits
     if digest.exact or not can_shorten(dtype) or len(digest.values) <= MOST_NUMBERS:
         return digest
@@ -381,7 +384,7 @@ def cut(counted: pl.DataFrame, bits: int) -> pl.DataFrame:
 
 
 def is_whole(values: pl.Series) -> bool:
-    """Whether no number has a fraction, also where they are stored as floats."""
+    """Whether all numbers are whole, even if they are stored as floats."""
     if not values.dtype.is_float():
         return bool(values.dtype.is_integer())
     numbers = values.to_numpy()  # a null is NaN

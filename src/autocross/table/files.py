@@ -26,10 +26,10 @@ CSV_ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
 OS_ERROR = re.compile(r"\(os error (\d+)\)")  # as polars writes it
 Place = Path | Remote  # where rows are
-CELL = 24  # bytes that a cell takes in memory, texts and numbers mixed
-BLOCK = 8 << 20  # bytes of a CSV file of which rows are counted at once
-INFERRED_FROM = 10_000  # lines of a CSV file, which decide what is a number
-SHOWN = 100  # characters at either end of a reader's complaint
+CELL = 24  # bytes that a cell takes in memory, on average over texts and numbers
+BLOCK = 8 << 20  # bytes of a CSV file in which rows are counted at a time
+INFERRED_FROM = 10_000  # lines of a CSV file that decide which columns are numbers
+SHOWN = 100  # characters that are shown of the beginning and of the end of a reader's message
 CSV_PLAIN, CSV_PACKED = 3, 15  # how much larger a file is in memory
 
 
@@ -50,7 +50,7 @@ def read(path: Place, dialect: Dialect = ANY) -> pl.DataFrame:
 
 @contextmanager
 def understood(path: Place, dialect: Dialect = ANY) -> Iterator[None]:
-    """A path that can be read, and readers' complaints in words that help."""
+    """Inside this context, errors of readers become errors of ours, with messages that help."""
     forks.check()
     try:
         str(path).encode()  # polars takes no other names
@@ -84,7 +84,7 @@ def is_parquet(path: Place) -> bool:
 
 
 def has_ending(path: Place) -> bool:
-    """Whether the name tells how the file is to be read."""
+    """Whether the name says how the file is to be read."""
     return path.name.lower().endswith((*PARQUET_ENDINGS, *CSV_ENDINGS))
 
 
@@ -92,7 +92,7 @@ def has_ending(path: Place) -> bool:
 
 
 def bytes_in_memory(path: Place) -> int:
-    """About what the rows would take, read as a whole."""
+    """Roughly how many bytes the rows would take if they were read as a whole."""
     with understood(path):
         return sum(bytes_of_file(file) for file in files_of(path))
 
@@ -113,7 +113,7 @@ def column_names(path: Place, dialect: Dialect = ANY) -> list[str]:
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of a file in sequence."""
+    """Consecutive rows of a file."""
 
     file: Place
     first_row: int
@@ -135,7 +135,7 @@ def n_rows(file: Place, dialect: Dialect = ANY) -> int:
 
 
 def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
-    """The same rows in n lists of pieces, or fewer, about as many rows in each."""
+    """The same rows in n lists of pieces, or fewer, with about equally many rows in each."""
     total, done = sum(piece.n_rows for piece in pieces), 0
     found: list[list[Piece]] = [[]]
     for piece in pieces:
@@ -152,7 +152,7 @@ def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
 
 
 def scan(file: Place, dialect: Dialect = ANY, first_row: int = 0, n_rows: int | None = None) -> pl.LazyFrame:
-    """Rows of a file, by default all, to be read."""
+    """A lazy frame of rows of a file, by default of all rows."""
     if not is_parquet(file):
         return scan_csv(local(file), dialect).slice(first_row, n_rows)
     content = file.whole() if isinstance(file, Remote) else file
@@ -161,7 +161,7 @@ def scan(file: Place, dialect: Dialect = ANY, first_row: int = 0, n_rows: int | 
 
 
 def head_of(file: Place, dialect: Dialect = ANY) -> pl.LazyFrame:
-    """A file as far as its columns and their length go: of a remote file only that is fetched."""
+    """Enough of a file to know its columns and its number of rows. Of a remote file only this is fetched."""
     if not is_parquet(file):
         return scan_csv(local(file), dialect)
     content, n_bytes = (file.footer(), file.n_bytes) if isinstance(file, Remote) else (file, None)
@@ -182,7 +182,8 @@ def files_of(path: Place) -> Sequence[Place]:
 
 
 def parquet_files(path: Place) -> Sequence[Place]:
-    """Those of a folder, in the order of their names; hidden ones are others' notes."""
+    """The Parquet files of a folder, in the order of their names. Hidden files are skipped, because other programs keep notes in
+    them."""
     found = sorted(part for part in path.iterdir() if is_parquet(part) and not part.name.startswith((".", "_")))
     if not found:
         raise FileError(f"Folder {str(path)!r} holds no .parquet file. Give a folder of Parquet files.")
@@ -190,7 +191,7 @@ def parquet_files(path: Place) -> Sequence[Place]:
 
 
 def check_same(file: Place, columns: Mapping[str, Any], first: Mapping[str, Any]) -> None:
-    """Every file of a folder must have the columns of the first, with values that go together."""
+    """Check that every file of a folder has the columns of the first file, with compatible types."""
     odd = sorted(set(columns) ^ set(first))
     if odd:
         which = "lacks" if odd[0] in first else "alone has"
@@ -207,9 +208,9 @@ def check_same(file: Place, columns: Mapping[str, Any], first: Mapping[str, Any]
 
 
 def explain(error: BaseException, path: Place, dialect: Dialect) -> str:
-    """The first line of a reader's complaint, with the way out."""
+    """The first line of a reader's message, with a way out."""
     text = str(getattr(error, "strerror", None) or error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-    if len(text) > 2 * SHOWN:  # it quotes a cell, and names the column at its end
+    if len(text) > 2 * SHOWN:  # the message quotes a cell, and names the column at its end
         text = f"{text[:SHOWN]} ... {text[-SHOWN:]}"
     if isinstance(error, OSError) and error.errno is not None:
         return f"{text}. Check the path and its permissions."
@@ -225,12 +226,12 @@ def explain(error: BaseException, path: Place, dialect: Dialect) -> str:
 
 
 def how_it_was_read(path: Place, dialect: Dialect) -> str:
-    """What was taken for the separator and the decimal point of a CSV file."""
+    """Which separator and decimal point a CSV file was read with, for a message."""
     return f"It was read with {dialects.found_out(local(path), dialect)}; if that is wrong, give these options."
 
 
 def first_undecodable(path: Path) -> str:
-    """Where the first text stands that is not UTF-8, in a file that is not compressed."""
+    """The place of the first bytes that are not UTF-8, in a file that is not compressed."""
     with open(path, "rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:
@@ -253,9 +254,9 @@ def read_folder(path: Place) -> pl.DataFrame:
 
 
 def read_csv(path: Path, dialect: Dialect) -> pl.DataFrame:
-    """A CSV file; types are inferred from its head and, where that fails, from all of it.
+    """Read a CSV file. Types are inferred from its head or, if that fails, from all of it.
 
-    Whole numbers of more digits than any type of column holds stay text, which means the same to every kind of column.
+    Whole numbers with more digits than a column type can hold stay text, which means the same for every kind of column.
     """
     try:
         return scan_csv(path, dialect).collect()
@@ -273,27 +274,27 @@ def read_csv(path: Path, dialect: Dialect) -> pl.DataFrame:
 
 
 def scan_csv(path: Path, given: Dialect, inferred_from: int | None = INFERRED_FROM) -> pl.LazyFrame:
-    """A CSV file to be read."""
+    """A lazy frame of a CSV file."""
     settings, commas = csv_settings(path, given, inferred_from)
     return with_decimal_commas(pl.scan_csv(path, **settings), commas)
 
 
 def csv_blocks(path: Path, given: Dialect, n_bytes: int) -> Iterator[pl.LazyFrame]:
-    """The lines of a CSV file to be read in blocks of about so many bytes, with the types that the head of the file has."""
+    """The rows of a CSV file in blocks of about so many bytes, with the types that its head has."""
     settings, commas = csv_settings(path, given, INFERRED_FROM)
     schema, separator = pl.scan_csv(path, **settings).collect_schema(), settings["separator"]
     names = separator.join('"' + name.replace('"', '""') + '"' for name in schema)
     for number, block in enumerate(blocks(path, n_bytes)):
-        # With the names before it: the first line of a block tells polars how many columns there are, and it may be empty.
+        # The names are put before each block, because its first line tells polars how many columns there are, and may be empty.
         text = names.encode() + LINE_END + block if number else block
         rows = pl.scan_csv(text, schema=schema, separator=separator, null_values=settings["null_values"])
         yield with_decimal_commas(rows, commas)
 
 
 def csv_settings(path: Path, given: Dialect, inferred_from: int | None) -> tuple[dict[str, Any], list[str]]:
-    """How polars must be asked to read a CSV file, and the columns of numbers with decimal commas, which it leaves as text.
+    """The settings with which polars must read a CSV file, and the columns of numbers with decimal commas, which it leaves as text.
 
-    Dates stay text: one rule for them holds in files, frames and single rows alike.
+    Dates stay text, so that one rule reads them in files, frames and single rows.
     """
     dialect = dialects.found_out(path, given)
     assert dialect.separator is not None
@@ -315,12 +316,12 @@ def csv_settings(path: Path, given: Dialect, inferred_from: int | None) -> tuple
 
 
 def with_decimal_commas(rows: pl.LazyFrame, commas: Sequence[str]) -> pl.LazyFrame:
-    """Rows with the numbers of these columns as numbers."""
+    """The rows, with these columns of numbers with decimal commas as numbers."""
     return rows.with_columns([dialects.number_with_comma(name) for name in commas]) if commas else rows
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
-    """A CSV or Parquet file, by the ending of its name; the old file stays until the new one is complete."""
+    """Write a CSV or Parquet file, by the ending of its name. An existing file stays until the new one is complete."""
     name = path.name.lower()
     if name.endswith(PARQUET_ENDINGS):
         replace_file(path, lambda stream: written(frame.write_parquet, stream))
@@ -331,7 +332,7 @@ def write(frame: pl.DataFrame, path: Path) -> None:
 
 
 def written(write_to: Callable[[IO[bytes]], None], stream: IO[bytes]) -> None:
-    """Let polars write; what the system refuses is an OSError, also where polars takes it for a fault of the format."""
+    """Let polars write. If the system refuses something, it is an OSError, even if polars takes it for an error of the format."""
     try:
         write_to(stream)
     except pl.exceptions.PolarsError as error:

@@ -23,7 +23,7 @@ from autocross.table.schema import ColumnSchema, parse_kind
 from autocross.table.values import entries_of, number_of, plain, text_of, well_formed
 
 SEVERAL = (list, tuple, set, frozenset, np.ndarray)
-# Types of which a column may be, each for values of exactly that type; None where polars finds out more about it.
+# The column type for Python values of exactly this type. None means that polars has to find out more.
 COLUMN_TYPES: dict[type, Any] = {
     bool: pl.Boolean,
     int: None,
@@ -45,7 +45,7 @@ NOT_TAKEN = (TypeError, ValueError, OverflowError, RuntimeError, pl.exceptions.P
 
 
 def to_polars(data: Any, dialect: Dialect = ANY) -> pl.DataFrame:
-    """The rows of a frame, a two-dimensional array or a path, in case of a CSV file with what is known of it."""
+    """The rows of a frame, a two-dimensional array or a path, as a polars frame. The dialect is used for CSV files."""
     forks.check()
     if isinstance(data, (str, Path)):
         return read(place_of(data), dialect)
@@ -53,7 +53,7 @@ def to_polars(data: Any, dialect: Dialect = ANY) -> pl.DataFrame:
         data = data.collect()
     if isinstance(data, pl.DataFrame):
         return data.with_columns(from_values(column.to_list()).alias(column.name) for column in data if holds_objects(column.dtype))
-    if hasattr(data, "column_names"):  # pyarrow's word for it; its ``columns`` are the values
+    if hasattr(data, "column_names"):  # pyarrow calls the names so; its ``columns`` are the values
         return from_arrow(data)
     if hasattr(data, "columns") and not isinstance(data, np.ndarray):
         return from_frame(data)
@@ -61,12 +61,12 @@ def to_polars(data: Any, dialect: Dialect = ANY) -> pl.DataFrame:
 
 
 def holds_objects(dtype: Any) -> bool:
-    """Whether a column of polars has Python's own values in its cells, or in lists there."""
+    """Whether a polars column holds Python objects in its cells, or in lists in its cells."""
     return dtype == pl.Object or (isinstance(dtype, (pl.List, pl.Array)) and holds_objects(dtype.inner))
 
 
 def check_names(names: Sequence[Any]) -> list[str]:
-    """Column names as text; twice the same name is an error, because one of the two would be lost."""
+    """Column names as text. A name that occurs twice is an error, because one of the two columns would be lost."""
     texts = [str(name) for name in names]
     for text in texts:
         if text != well_formed(text):
@@ -78,7 +78,7 @@ def check_names(names: Sequence[Any]) -> list[str]:
 
 
 def from_frame(data: Any) -> pl.DataFrame:
-    """Pandas, or whatever else narwhals reads."""
+    """A frame of pandas, or of another library that narwhals reads."""
     columns = data.columns
     names = check_names(columns if isinstance(columns, (list, tuple)) else list(columns))
     try:
@@ -99,7 +99,7 @@ def from_frame(data: Any) -> pl.DataFrame:
 
 
 def taken_over(name: str, take: Callable[[Any], pl.Series], column: Any) -> pl.Series:
-    """A column of another library; its own complaint, where it cannot even give its values, in words that help."""
+    """A column of another library. If the library cannot even give its values, its error becomes one that helps."""
     try:
         return take(column)
     except Exception as error:  # of a foreign library, which may raise anything
@@ -109,7 +109,7 @@ def taken_over(name: str, take: Callable[[Any], pl.Series], column: Any) -> pl.S
 
 
 def from_arrow(data: Any) -> pl.DataFrame:
-    """A pyarrow table; columns of types that polars does not have go over value by value."""
+    """A pyarrow table. Columns of types that polars does not have are converted value by value."""
     check_names(data.column_names)
     if not any(str(field.type).startswith(UNLIKE_ARROW) for field in data.schema):
         try:
@@ -130,7 +130,7 @@ def arrow_column(column: Any) -> pl.Series:
 
 
 def from_pandas(native: Any) -> pl.Series:
-    """One pandas column, without pyarrow: native numbers go over as arrays, the rest value by value."""
+    """One pandas column, without pyarrow. Native numbers are converted as arrays, everything else value by value."""
     kind, is_numpy = getattr(native.dtype, "kind", "O"), isinstance(native.dtype, np.dtype)
     if is_numpy and kind in "iufb":
         values = native.to_numpy()
@@ -144,7 +144,7 @@ def from_pandas(native: Any) -> pl.Series:
         return from_moments(series.dt.replace_time_zone(None).to_numpy())
     missing = series.is_null().to_numpy()
     values = [None if gone else value for value, gone in zip(series.to_list(), missing, strict=True)]
-    if series.dtype in (nw.Categorical, nw.Enum):  # categories are categories, numbers and dates too
+    if series.dtype in (nw.Categorical, nw.Enum):  # also if the categories are numbers or dates
         try:
             return pl.Series([text_of(value) for value in values], dtype=pl.Categorical)
         except ValueError:
@@ -181,15 +181,15 @@ def from_durations(values: NDArray[np.timedelta64]) -> pl.Series:
 
 
 def ends(values: NDArray[Any]) -> list[Any]:
-    """The least and the largest of those that are there."""
+    """The least and the largest of the values that are not missing."""
     there = values[~np.isnat(values)]
     return [there.min(), there.max()] if len(there) else []
 
 
 def from_values(values: list[Any]) -> pl.Series:
-    """Python values: a column of their type if polars has one that holds them all, else the values as they are.
+    """A column of Python values: of their type, if polars has a type that holds them all, or else of Python objects.
 
-    What these mean is told by the schema of a model, or by `settled` where there is none yet.
+    The schema of a model says what the objects mean, or `settled` decides it if there is no model yet.
     """
     given, kinds = values, types_of(values)
     if len(kinds) > 1 or not kinds <= {bool, int, float, str}:
@@ -212,12 +212,12 @@ def from_values(values: list[Any]) -> pl.Series:
 
 
 def types_of(values: list[Any]) -> set[type]:
-    """Those of the values that are there."""
+    """The types of the values that are not missing."""
     return set(map(type, values)) - {type(None)}
 
 
 def fits(kind: type, values: list[Any]) -> bool:
-    """Whether polars can take values of the type: beyond its range it would panic, or lose some without a word."""
+    """Whether polars can hold these values in the type. Beyond its range it would panic, or silently lose some."""
     if kind not in (int, timedelta, Decimal):
         return True
     there = [value for value in values if value is not None]
@@ -227,7 +227,8 @@ def fits(kind: type, values: list[Any]) -> bool:
 
 
 def objects(values: list[Any]) -> pl.Series:
-    """Python values as they are. Polars decides by the first whether to convert them all, so an object of no type comes first."""
+    """A column of Python objects. Polars decides by the first value whether to convert them all, so an untyped object comes
+    first."""
     return pl.Series([object(), *values], dtype=pl.Object)[1:]
 
 
@@ -235,9 +236,9 @@ def objects(values: list[Any]) -> pl.Series:
 
 
 def settled(frame: pl.DataFrame, types: Mapping[str, str], unread: Container[str] = ()) -> pl.DataFrame:
-    """The frame with a type for every column of Python values, for a fit, in which no schema says yet how to read them.
+    """The frame, with a type for every column of Python objects. A fit needs this, because no schema says yet how to read them.
 
-    ``types`` are the kinds that the user declared. Nobody will look at columns that are ``unread``.
+    ``types`` has the kinds that the user declared. Columns that are ``unread`` are not needed.
     """
     columns = []
     for series in frame.select(pl.col(pl.Object)):
@@ -252,7 +253,7 @@ def settled(frame: pl.DataFrame, types: Mapping[str, str], unread: Container[str
 
 
 def guessed(values: list[Any]) -> pl.Series | None:
-    """Numbers of several types as floats, and values of one type as what polars makes of them; None where they are but texts."""
+    """Numbers of several types as floats, and values of one type as polars reads them. None if they can only be texts."""
     try:
         values = [plain(value) for value in values]
         kinds = types_of(values)
@@ -267,7 +268,7 @@ def guessed(values: list[Any]) -> pl.Series | None:
 
 
 def as_lists(value: Any) -> Any:
-    """An array, and every array in it, as a list: polars holds arrays of arrays as objects, and panics when it lets go of them."""
+    """An array, and every array in it, as a list. Polars holds arrays of arrays as objects, and panics when it frees them."""
     return [as_lists(entry) for entry in value] if isinstance(value, (np.ndarray, list)) else value
 
 

@@ -1,13 +1,12 @@
 """The rules that give a column its kind.
 
-1. What the user says holds.
+1. The kind that the user declared.
 2. Lists are multivalue; dates and times are time; text, booleans, enums and categories are categorical, except that
    text in which every value is an ISO date or time is time.
 3. Decimals, floats and durations are numerical. Whole numbers with at most 10 different values are categorical (the
    coarsest granularity would give each its own bin anyway), otherwise numerical.
-4. Left out, with a warning: a column that is constant or always missing; text or integers unique in every row of a
-   table of 50 rows or more (an id, or a row number; floats are measurements, also where all of them are whole); structs,
-   bytes and lists of lists.
+4. Left out, with a warning: a column that is constant or always missing; text or integers that differ in every row of a table of 50
+   rows or more (an id, or a row number; floats are measurements, even if all of them are whole); structs, bytes and lists of lists.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def infer(frame: pl.DataFrame, types: Mapping[str, str], left_out: Mapping[str, 
 
 
 def infer_all(columns: Sequence[Digest], types: Mapping[str, str], left_out: Mapping[str, str]) -> Schema:
-    """A kind for every column. ``left_out`` maps a column to the reason for which it is not a feature."""
+    """A kind for every column. ``left_out`` has columns that are no features, each with the reason."""
     present = [column.name for column in columns]
     for word, names in (("types", types), ("exclude", left_out)):
         for name in names:
@@ -50,7 +49,7 @@ def infer_all(columns: Sequence[Digest], types: Mapping[str, str], left_out: Map
 
 
 def known(names: Sequence[str]) -> str:
-    """A short list of the columns there are. A single one may be the first line of a CSV file that was not cut into cells."""
+    """A short list of the columns, for a message. A single column may be the uncut line of a CSV file with another separator."""
     shown = ", ".join(repr(name) for name in names[:10])
     uncut = len(names) == 1 and not names[0].isidentifier()
     hint = " If that is a line of several cells, say what separates them by separator= (--separator)." if uncut else ""
@@ -58,17 +57,17 @@ def known(names: Sequence[str]) -> str:
 
 
 def is_plain(kind: Any) -> bool:
-    """Whether a cell holds one value that has a text."""
+    """Whether a cell of this type holds a single value that can be written as text."""
     return kind.is_numeric() or kind.is_temporal() or kind in (pl.String, pl.Boolean, pl.Categorical, pl.Enum, pl.Null)
 
 
 def within(dtype: Any) -> Any:
-    """The type of what a cell holds, of lists that of their entries."""
+    """The type of the values in a cell. For lists it is the type of their entries."""
     return dtype.inner if isinstance(dtype, (pl.List, pl.Array)) else dtype
 
 
 def type_name(kind: Any) -> str:
-    """The name of a type, without what its values may be: a reason is kept in the model, and may hold no value.
+    """The name of a type, without the values that it may list: a reason is kept in the model and must not hold values.
 
     >>> type_name(pl.List(pl.Enum(["cook", "nurse"])))
     'List(Enum)'
@@ -78,7 +77,7 @@ def type_name(kind: Any) -> str:
 
 
 def stored_as(column: Digest) -> Stored:
-    """How the table holds the column; text that says true and false is boolean."""
+    """How the table stores the column. Text that says only true and false counts as boolean."""
     kind = column.dtype
     if isinstance(kind, (pl.List, pl.Array)):
         return "list"
@@ -108,7 +107,8 @@ def declared(column: Digest, text: str) -> ColumnSchema:
 
 
 def inferred(column: Digest) -> ColumnSchema:
-    """The kind by rule. Reasons name no value: they are kept in models and journals, where a column left out has no business."""
+    """The kind by rule. Reasons name no value, because models and journals keep them, and must not hold values of columns left
+    out."""
     stored = stored_as(column)
 
     def decide(kind: str, reason: str) -> ColumnSchema:
@@ -138,7 +138,7 @@ def inferred(column: Digest) -> ColumnSchema:
 
 
 def is_boolean(series: pl.Series) -> bool:
-    """Whether every text says true or false; the first hundred decide quickly against it."""
+    """Whether every text says true or false. In most other columns the first hundred texts settle it."""
     words = {*BOOLEAN_WORDS, *MISSING_TEXTS, None}
     if series.dtype != pl.String or not set(series.head(100)) <= words:
         return False
@@ -147,7 +147,7 @@ def is_boolean(series: pl.Series) -> bool:
 
 
 def is_iso(values: pl.Series) -> bool:
-    """Whether every text is an ISO date or time; the first hundred decide quickly against it."""
+    """Whether every text is an ISO date or time. In most other columns the first hundred texts settle it."""
     if values.dtype != pl.String or not all(MOMENT.fullmatch(text) for text in values.head(100)):
         return False
     return bool(values.str.contains(ISO_MOMENT).all())

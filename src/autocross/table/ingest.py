@@ -1,4 +1,4 @@
-"""The one way in: a table as it comes, with the names of its target and weights, becomes rows to learn from or to score.
+"""The only way in: a table, with the names of its target and weights, becomes rows to learn from or to score.
 
 Fit, refit, evaluate, predict and transform all read tables here, from the command line too.
 """
@@ -26,10 +26,10 @@ from autocross.table.inference import known
 from autocross.table.schema import Schema, is_read_as_text, text_columns
 from autocross.table.source import InFiles, InMemory, Part, Source
 
-LEAST_WEIGHT, MOST_WEIGHT = 1e-37, 1e38  # what 32 bits hold
-CELLS_A_SECOND = 4_000_000  # of a table that are read twice and learned from in a second, crosses apart
-FEWEST_ROWS = 20_000  # that are not thinned out, however many columns they have: then columns are left out
-THINNING = 3_000_017  # seed of the rows that are left where time is short
+LEAST_WEIGHT, MOST_WEIGHT = 1e-37, 1e38  # range of a 32-bit float
+CELLS_A_SECOND = 4_000_000  # cells that can be read twice and learned from in a second, without crosses
+FEWEST_ROWS = 20_000  # so many rows are never thinned out; if they have too many columns, columns are left out
+THINNING = 3_000_017  # seed that selects rows if time is short
 BYTES_A_SECOND, READ_SHARE = 200_000_000, 0.1  # of a file as it is in memory, and of the time limit in which it is read as a whole
 
 
@@ -37,7 +37,7 @@ BYTES_A_SECOND, READ_SHARE = 200_000_000, 0.1  # of a file as it is in memory, a
 
 
 def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
-    """The rows to learn from: as a whole, or, where they would fill too much of the memory, part by part."""
+    """The rows to learn from: as a whole or, if they would fill too much of the memory, part by part."""
     dialect = Dialect(declared_text(options.types or {}), options.separator, options.decimal)
     limit = memory_limit(options.memory_limit)
     check_roles(options, y, sample_weight)
@@ -46,9 +46,9 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
         path = place_of(X)
         n_bytes = bytes_in_memory(path)
         too_large = n_bytes > AT_ONCE * limit
-        # A file that is read as a whole cannot be left before its end.
+        # Reading a file as a whole cannot be interrupted by the time limit.
         too_slow = options.time_limit is not None and n_bytes > READ_SHARE * (options.time_limit + GRACE) * BYTES_A_SECOND
-        # Where the workers of a cluster read the rows, they need not fit into this machine.
+        # If the workers of a cluster read the rows, these need not fit into the memory of this machine.
         if options.engine == "ray" or too_large or too_slow:
             names, pieces = column_names(path, dialect), whole_files(path, dialect)
             check_columns(names, y, sample_weight)
@@ -69,7 +69,7 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
 
 
 def part_of(X: Any, y: Any, sample_weight: Any, schema: Schema, options: OptionList) -> tuple[Part, str]:
-    """All rows for a model that is there already, in memory, and the name of the target."""
+    """All rows in memory, for a model that exists already, and the name of the target."""
     frame, target = take_target(X, y, sample_weight, dialect_of(schema, options))
     named = settled(frame.select(name for name in (y, sample_weight) if isinstance(name, str)), {})
     return learnable(frame.with_columns(named.get_columns()), y, sample_weight), target
@@ -78,14 +78,14 @@ def part_of(X: Any, y: Any, sample_weight: Any, schema: Schema, options: OptionL
 def labelled(
     X: Any, y: str, sample_weight: str | None, schema: Schema, options: OptionList
 ) -> tuple[pl.DataFrame, NDArray[Any], NDArray[np.float64]]:
-    """Rows to judge a model by, those that do not count included: the frame, the labels and the weights."""
+    """Rows to judge a model by, including rows of weight zero: the frame, the labels and the weights."""
     frame, _ = take_target(X, y, sample_weight, dialect_of(schema, options))
     label = label_values(frame, y)
     return frame, label, weight_values(frame, sample_weight, len(label)).astype(np.float64)
 
 
 def unlabelled(X: Any, schema: Schema, options: OptionList) -> pl.DataFrame:
-    """Rows to score, text columns being read as the model had them."""
+    """Rows to score. Columns that were text for the model are read as text."""
     return to_polars(X, dialect_of(schema, options))
 
 
@@ -98,7 +98,7 @@ def dialect_of(schema: Schema, options: OptionList) -> Dialect:
 
 
 def check_copy(X: Any, limit: int) -> None:
-    """Refuse a table of another library than polars whose copy alone would fill the memory that may be used."""
+    """Refuse a table of another library if its copy alone would take too much of the memory limit."""
     copied = not isinstance(X, (pl.DataFrame, pl.LazyFrame)) and (isinstance(X, np.ndarray) or hasattr(X, "columns"))
     n_bytes = 8 * math.prod(getattr(X, "shape", ())) if copied else 0
     if n_bytes > COPY * limit:
@@ -109,7 +109,8 @@ def check_copy(X: Any, limit: int) -> None:
 
 
 def share_in_time(options: Options, n_rows: int, n_columns: int) -> float:
-    """The share of the rows that can be read and learned from within the time limit, by a rule, so that a fit can be repeated."""
+    """The share of the rows that can be read and learned from within the time limit. It is a rule and not a measurement, so that a
+    fit can be repeated."""
     if options.time_limit is None or n_rows <= FEWEST_ROWS:
         return 1.0
     in_time = (options.time_limit + GRACE) * CELLS_A_SECOND / max(1, n_columns)
@@ -126,13 +127,13 @@ def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | 
     counts = weight > 0
     if share < 1.0:
         counts &= mix(THINNING, (first_row or 0) + np.arange(len(values))) < np.uint64(share * 2.0**64)
-    if not counts.all():  # a row that counts nothing must leave no trace, in the vocabulary neither
+    if not counts.all():  # a row of weight zero must leave no trace, not even in a vocabulary
         features, values, weight = features.filter(counts), values[counts], weight[counts]
     return Part(features, values, weight)
 
 
 def declared_text(types: Mapping[str, str]) -> list[str]:
-    """Columns that a CSV reader must leave as text, since the user says so."""
+    """Columns that a CSV reader must leave as text, because the user declared them so."""
     return [name for name, kind in types.items() if is_read_as_text(kind.partition(":")[0])]
 
 
@@ -151,7 +152,7 @@ def take_target(X: Any, y: Any, sample_weight: Any, dialect: Dialect) -> tuple[p
 
 
 def check_roles(options: Options, y: Any, sample_weight: Any) -> None:
-    """A column that holds the target or the weights can have no other role in a fit."""
+    """Check that the columns of the target and the weights have no other role in the fit."""
     for word, column in (("target", y), ("weights", sample_weight)):
         if not isinstance(column, str):
             continue
@@ -166,7 +167,7 @@ def check_roles(options: Options, y: Any, sample_weight: Any) -> None:
 
 
 def check_columns(names: Sequence[str], y: Any, sample_weight: Any) -> None:
-    """Columns that are named must be there, and have one role each."""
+    """Check that named columns exist and have one role each."""
     if isinstance(y, str) and isinstance(sample_weight, str) and y == sample_weight:
         raise LabelError(f"The column {y!r} is named as target and as weight. Give two columns.")
     for word, name in (("target", y), ("weight", sample_weight)):
@@ -205,7 +206,7 @@ def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_ro
 
 
 def check_rows(features: pl.DataFrame, n_labels: int) -> None:
-    """A table that can be learned from."""
+    """Check that the table can be learned from."""
     if features.height != n_labels:
         raise TableError(f"The table has {features.height} rows, but there are {n_labels} labels. Give one label a row.")
     if features.width == 0:

@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from autocross.errors import LabelError
 from autocross.table.values import BOOLEAN_TEXTS, plain, shown, text_of, well_formed, whole_text
 
-MOST_DIGITS = 4_000  # of a label that is a whole number; Python, and so JSON, reads and writes few more
+MOST_DIGITS = 4_000  # most digits of a label that is a whole number; Python reads and writes hardly more
 
 
 @dataclass(frozen=True)
 class Labels:
-    """``code`` is 1 where the label is the positive one; ``classes`` are the negative and the positive label."""
+    """``code`` is 1 for the positive label and 0 for the negative one. ``classes`` has the negative and the positive label."""
 
     code: NDArray[np.uint8]
     classes: tuple[Any, Any]
 
 
 def label_of(value: Any) -> Any:
-    """A label as Python holds it, in a type that JSON has; None where it is missing. ValueError for what has none."""
+    """A label in a Python type that JSON has, or None if it is missing. Raises ValueError if there is no such type."""
     value = plain(value)
     if isinstance(value, str) and value != well_formed(value):
         raise ValueError("Use labels that can be written: this has half a surrogate pair.")
@@ -38,7 +38,7 @@ def label_of(value: Any) -> Any:
 
 
 def label_text(value: Any) -> str | None:
-    """What two labels are compared by, since booleans may come back from a file as text or as numbers."""
+    """The text by which labels are compared. Booleans may come back from a file as text or as numbers."""
     text = text_of(label_of(value))
     return None if text is None else BOOLEAN_TEXTS.get(text, text)
 
@@ -56,7 +56,7 @@ def label_texts(values: Iterable[Any], target: str) -> list[str | None]:
 
 @dataclass(frozen=True)
 class Classes:
-    """The negative and the positive label, as they came."""
+    """The negative and the positive label, in their original form."""
 
     negative: Any
     positive: Any
@@ -71,7 +71,7 @@ class Classes:
 
 
 class LabelValues:
-    """The labels met so far; all rows must have one."""
+    """Collects the distinct labels. Every row must have a label."""
 
     def __init__(self, name: str, first_row: int = 0) -> None:
         self.name, self.n_rows = name, first_row
@@ -106,7 +106,7 @@ class LabelValues:
         return 0 if self.distinct is None else len(self.distinct)
 
     def classes(self, positive: Any = None) -> Classes:
-        """Two values; the positive one is the larger, or the one named."""
+        """The two classes. The positive one is the larger, or the one that the user named."""
         name, distinct = self.name, np.zeros(0) if self.distinct is None else self.distinct
         if len(distinct) < 2:
             held = f"the one class {label_of(distinct[0])!r}" if len(distinct) else "no value"
@@ -120,7 +120,7 @@ class LabelValues:
         chosen = distinct[1]
         if positive is not None:
             matching = []
-            with suppress(ValueError):  # what cannot be a label is none of these
+            with suppress(ValueError):  # what cannot be a label is not among them
                 if (text := label_text(positive)) is not None:
                     matching = [value for value in distinct if value == positive or label_text(value) == text]
             if not matching:
@@ -133,7 +133,7 @@ class LabelValues:
 
 
 def one_of_each(values: NDArray[Any]) -> NDArray[Any]:
-    """The distinct values, in any order: objects need not be sorted for it, since there may be millions."""
+    """The distinct values, in any order. Objects are not sorted for this, because there may be millions."""
     if values.dtype != object:
         return np.unique(values)
     try:
@@ -154,7 +154,7 @@ def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels
 
 
 def match_labels(values: NDArray[Any], name: str, classes: tuple[Any, Any]) -> NDArray[np.uint8]:
-    """Labels of new rows by the classes of a model, whatever type they come in."""
+    """The labels of new rows as 0 and 1, by the classes of a model, whatever type they have."""
     codes = {label_text(classes[0]): 0, label_text(classes[1]): 1}
     distinct = one_of_each(values).tolist()
     texts = label_texts(distinct, name)

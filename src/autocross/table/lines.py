@@ -1,6 +1,6 @@
 """The bytes of a CSV file, cut where lines end.
 
-What polars reads ahead of what it is asked for may be hundreds of megabytes, of a single line too: it is given blocks instead.
+Polars may read hundreds of megabytes ahead, even for a single line, so it is given blocks of bytes instead.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ QUOTE, LINE_END = b'"', b"\n"
 GZIP = b"\x1f\x8b"
 ONLY_POLARS = (b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x9c", b"\x78\xda")  # how files packed by zstd and by zlib begin
 HEAD = 1 << 16  # bytes that hold the first lines of most files
-WIDEST = 64  # blocks: a quote that is not closed by then was none
+WIDEST = 64  # blocks; a quote that is not closed within them is taken for an ordinary character
 
 
 def mark_of(path: Path) -> bytes:
-    """The first bytes of a file, which tell how it is packed, whatever its name is."""
+    """The first bytes of a file, which say how it is compressed, whatever its name is."""
     with path.open("rb") as stream:
         return stream.read(4)
 
 
 def can_cut(path: Path) -> bool:
-    """Whether the lines of a file can be told here: some files only polars can unpack."""
+    """Whether lines can be found here. Some compressed files can be unpacked by polars only."""
     return not mark_of(path).startswith(ONLY_POLARS)
 
 
 def blocks(path: Path, n_bytes: int) -> Iterator[bytes]:
-    """All lines, those within quotes not cut, in blocks of about so many bytes."""
+    """All lines in blocks of about so many bytes. A line break within quotes does not end a line."""
     rest = b""
     with cast(IO[bytes], gzip.open(path)) if mark_of(path).startswith(GZIP) else path.open("rb") as stream:
         while data := some_bytes(stream, n_bytes):
@@ -48,15 +48,15 @@ def blocks(path: Path, n_bytes: int) -> Iterator[bytes]:
 
 
 def some_bytes(stream: IO[bytes], n_bytes: int) -> bytes:
-    """The next bytes of a file that may be packed."""
+    """The next bytes of a file that may be compressed."""
     try:
         return stream.read(n_bytes)
     except (EOFError, zlib.error) as error:
-        raise OSError(str(error)) from error  # as other readers have it
+        raise OSError(str(error)) from error  # as other readers raise it
 
 
 def first_lines(path: Path, n: int) -> bytes | Path:
-    """So many lines from the beginning, or more, or all there are; the file itself where they cannot be told."""
+    """At least so many lines from the beginning, or all lines. The file itself if lines cannot be found."""
     if not can_cut(path):
         return path
     found = b""
@@ -68,7 +68,7 @@ def first_lines(path: Path, n: int) -> bytes | Path:
 
 
 def n_lines(text: bytes) -> int:
-    """How many lines end in a text, those within quotes not counted."""
+    """How many lines end in a text. Line breaks within quotes do not count."""
     if QUOTE not in text:
         return text.count(LINE_END)
     letters = np.frombuffer(text, np.uint8)
@@ -77,7 +77,7 @@ def n_lines(text: bytes) -> int:
 
 
 def last_line_end(text: bytes) -> int:
-    """Behind the last end of a line before which all quotes are closed; 0 where there is none."""
+    """The position behind the last line break before which all quotes are closed, or 0 if there is none."""
     end = text.rfind(LINE_END)
     n_quotes = text.count(QUOTE, 0, end) if end >= 0 else 0
     while end >= 0 and n_quotes % 2:

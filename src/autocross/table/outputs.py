@@ -1,4 +1,4 @@
-"""Where may be written: never over what is read, and over a file of others only if the user says so."""
+"""Where a command may write: never over what it reads, and over files of another kind only if the user says so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PREDICTIONS = ["probability", "prediction"]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file that a command writes: how its name may end, how to tell one, and what is said of another file."""
+    """A kind of file that a command writes: how its name may end, how to recognise it, and what is said about other files."""
 
     endings: tuple[str, ...]
     ours: Callable[[Path], bool]
@@ -39,10 +39,10 @@ FEATURES = Kind(TABLE_ENDINGS, lambda path: False, "cannot be told from data")
 
 
 def check_output(name: str, kind: Kind, force: bool, read: Sequence[Any], **beside: str | Path | None) -> Path:
-    """Where to write a file, if that can and may be: said before the work, not after it.
+    """Check, before the work begins, that a file can and may be written.
 
-    ``read`` are the files that are read meanwhile, and ``beside`` those that are written as well. A file that is there must be
-    empty or of the same kind, or else the user must say by ``force`` that it may be replaced.
+    ``read`` has the files that are read meanwhile, and ``beside`` those that are written as well. An existing file must be empty or
+    of the same kind; otherwise the user must allow by ``force`` that it is replaced.
     """
 
     def refuse(why: str) -> FileError:
@@ -75,7 +75,7 @@ def check_output(name: str, kind: Kind, force: bool, read: Sequence[Any], **besi
 
 
 def keep_apart(read: Sequence[Any], **written: str | Path | None) -> None:
-    """Refuse to write over a file that is read, into a folder that is read, or twice into one file; frames are no files."""
+    """Refuse to write over a file that is read, into a folder that is read, or twice into one file. Frames are not files."""
     outputs = {what: os.fspath(path) for what, path in written.items() if path is not None}
     for what, name in outputs.items():
         for place in map(local_path, read):
@@ -97,7 +97,7 @@ def keep_apart(read: Sequence[Any], **written: str | Path | None) -> None:
 
 
 def local_path(data: Any) -> Path | None:
-    """Where on this machine rows are read from, if they are."""
+    """The path on this machine from which rows are read, or None."""
     if not isinstance(data, (str, Path)):
         return None
     place = place_of(data)
@@ -107,8 +107,8 @@ def local_path(data: Any) -> Path | None:
 
 
 def same(first: str | Path, second: str | Path) -> bool:
-    """Whether two paths lead to one file, through links and whatever their spelling."""
+    """Whether two paths lead to the same file, also through links and in other spellings."""
     try:
         return os.path.samefile(first, second)
-    except OSError:  # one of them is not there
+    except OSError:  # one of them does not exist
         return os.path.realpath(first) == os.path.realpath(second)

@@ -1,4 +1,4 @@
-"""Distinct values, numbered in the order in which they come, and found again by their 64-bit hashes.
+"""Numbers distinct values in the order in which they come, and finds them again by their 64-bit hashes.
 
 Two of ten million values share a hash once in 400,000 columns. The hashes are polars' own; nothing that is kept depends on them.
 """
@@ -18,19 +18,19 @@ from autocross.table.values import MISSING_TEXTS
 Numbers = NDArray[np.int32]
 FEWEST_SLOTS = 1 << 10
 FEW = 10_000  # texts that are looked at one by one
-MANY_SLOTS = 1 << 20  # from which on a table grows twofold and not fourfold: what it takes counts
+MANY_SLOTS = 1 << 20  # larger tables grow twofold instead of fourfold, to save memory
 
 
 def hashed(values: pl.Series) -> NDArray[np.uint64]:
-    """A number for each value, the same for equal ones, whatever type of number they have; a null has one too."""
+    """A hash for each value, including null. Equal numbers have equal hashes, whatever their type."""
     return values.hash().to_numpy()
 
 
 class Places:
     """A table from values to their numbers.
 
-    ``apart`` says that rows come in several parts, which nobody else keeps. New texts are copied then: as long as one is there that
-    was not, the texts of its whole part are.
+    ``apart`` says that rows come in several parts, and that nobody else keeps these in memory. New texts are then copied; otherwise
+    a single new text would keep all texts of its part in memory.
     """
 
     def __init__(self, n_expected: int = 0, *, apart: bool = False) -> None:
@@ -40,7 +40,7 @@ class Places:
 
     @classmethod
     def of(cls, values: pl.Series | Sequence[str | None]) -> Places:
-        """Those of values that all differ: 0, 1, ..."""
+        """A table of values that all differ. Their numbers are 0, 1, ..."""
         places = cls(len(values))
         places.add(pl.Series(values))
         return places
@@ -50,7 +50,7 @@ class Places:
         self.counts = np.zeros(n_slots // 2 + 1, np.int64)
 
     def grow(self, n: int) -> None:
-        """Put the hashes there are into a larger table, by number, so that each has its number again."""
+        """Make the table larger. The hashes are entered in the order of their numbers, so that each keeps its number."""
         taken, hashes, counts = self.number >= 0, np.empty(n, np.uint64), self.counts
         hashes[self.number[taken]] = self.keys[taken]
         self.make((4 if len(self.keys) < MANY_SLOTS else 2) * len(self.keys))
@@ -58,7 +58,8 @@ class Places:
         self.counts[: len(counts)] = counts
 
     def add(self, values: pl.Series, hashes: NDArray[np.uint64] | None = None) -> tuple[Numbers, NDArray[np.int64]]:
-        """The number of each row's value, and the rows in which new values came. ``hashes`` are the values', if they are known."""
+        """The number of each row's value, and the rows with new values. ``hashes`` has the hashes of the values, if they are
+        known."""
         hashes = hashed(values) if hashes is None else hashes
         index, first = np.empty(len(values), np.int32), np.empty(len(values), np.int64)
         row, n = 0, self.n
@@ -72,39 +73,39 @@ class Places:
         if len(new):
             is_new = np.zeros(len(values), bool)
             is_new[new] = True
-            # A filter, of rows in several chunks faster than to gather; where no two values are equal, not even that.
+            # A filter is faster than gathering if rows are in several chunks. If no two values are equal, neither is needed.
             own = values if len(new) == len(values) else values.filter(pl.Series(is_new))
             self.parts.append(own + "" if self.apart and own.dtype == pl.String else own)
         return index, new
 
     def find(self, values: pl.Series, table: NDArray[Any]) -> NDArray[Any]:
-        """What the table has for the number of each row's value; its last entry for values that have none."""
+        """For each row, the entry of ``table`` at the number of its value. A value without a number gets the last entry."""
         found = np.empty(len(values), table.dtype)
         lookup.find(hashed(values), self.keys, self.number, table, found)
         return found
 
     @property
     def n_bytes(self) -> int:
-        """What all of it takes in memory."""
+        """Bytes that everything here takes in memory."""
         table = self.keys.nbytes + self.number.nbytes + self.counts.nbytes
         return table + sum(int(part.estimated_size()) for part in self.parts)
 
     @property
     def n_rows(self) -> NDArray[np.int64]:
-        """How often each was added, by number. A copy: most of what it is read from may be empty."""
+        """How many rows have each value, by number. This is a copy, because most of the original array may be unused."""
         return self.counts[: self.n].copy()
 
     @property
     def values(self) -> pl.Series:
-        """All of them, by number."""
+        """All values, by number."""
         self.parts = [pl.concat(self.parts)] if len(self.parts) > 1 else self.parts
         return self.parts[0] if self.parts else pl.Series(dtype=pl.Null)
 
 
 def missing(values: pl.Series) -> NDArray[np.bool_] | None:
-    """Which of the values mean that there is none; None where no value does.
+    """Which values mean that there is no value. None if there are no such values.
 
-    An expression of polars takes longer than the work on few values does, and a table may have a hundred thousand columns.
+    For few values a loop is faster than an expression of polars, and a table may have 100,000 columns.
     """
     if values.dtype.is_float():
         gone = np.isnan(values.to_numpy())  # nulls too
@@ -118,7 +119,8 @@ def missing(values: pl.Series) -> NDArray[np.bool_] | None:
 
 
 def factored(texts: pl.Series, differ: bool = False) -> tuple[pl.Series, Numbers]:
-    """The distinct texts and, for each row, the place of its text; -1 is missing. ``differ``: no two are equal."""
+    """The distinct texts and, for each row, the place of its text, or -1 for missing. ``differ`` says that no two texts are
+    equal."""
     values, index = texts, np.arange(len(texts), dtype=np.int32)
     if not differ:
         places = Places()

@@ -7,12 +7,12 @@ from typing import Literal
 
 from autocross.errors import OptionError
 
-# How the training table held the column. Scoring coerces to it, so types are never inferred twice.
+# How the training table stored the column. Scoring converts to it, so types are never inferred twice.
 Stored = Literal["text", "number", "boolean", "time", "list"]
 
-# As what the cells of a column are read.
+# What the cells of a column are read as.
 Reading = Literal["text", "number", "list", "moment"]
-# The kinds of columns there are; columns to ignore are not read. What codes the others is in encoding/registry.py.
+# The kinds of columns. Columns to ignore are not read. The encoders of the others are in encoding/registry.py.
 READINGS: dict[str, Reading | None] = {
     "categorical": "text",
     "numerical": "number",
@@ -24,7 +24,7 @@ READINGS: dict[str, Reading | None] = {
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """One column: its kind, why it has it, and how it was stored."""
+    """One column: its kind, the reason for that kind, and how it was stored."""
 
     name: str
     kind: str
@@ -34,12 +34,12 @@ class ColumnSchema:
 
     @property
     def reading(self) -> Reading | None:
-        """As what its cells are read."""
+        """What its cells are read as."""
         return READINGS[self.kind]
 
     @property
     def is_text(self) -> bool:
-        """Whether its values are texts as they stand."""
+        """Whether its values are texts, unchanged."""
         return self.kind == "categorical" and self.stored == "text"
 
 
@@ -47,7 +47,7 @@ Schema = tuple[ColumnSchema, ...]
 
 
 def text_columns(schema: Schema) -> list[str]:
-    """Columns that a CSV reader must leave as text: it would see numbers where their texts are read, or were in training."""
+    """Columns that a CSV reader must leave as text, because it might see numbers in them where the model needs the text."""
     return [column.name for column in schema if is_read_as_text(column.kind) or column.stored == "text"]
 
 

@@ -1,4 +1,5 @@
-"""Where rows come from: a table in memory, or files that are read part by part, as often as needed, in the same order."""
+"""Where rows come from: a table in memory, or files that are read part by part. Rows can be read as often as needed, in the same
+order."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from autocross.table.files import Piece, Place, column_names, spread
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows in sequence: their features, their labels as they came, and how much each counts."""
+    """Some consecutive rows: their features, their labels in the original form, and their weights."""
 
     features: pl.DataFrame
     label: NDArray[Any]
@@ -35,13 +36,13 @@ class Source(Protocol):
     def target(self) -> str: ...
     @property
     def names(self) -> list[str]:
-        """The columns beside the target and the weights."""
+        """The columns without the target and the weights."""
 
     @property
     def in_memory(self) -> bool: ...
     @property
     def n_rows(self) -> int:
-        """Those that do not count included."""
+        """The number of rows, including those of weight zero."""
 
     @property
     def first_row(self) -> int:
@@ -49,18 +50,18 @@ class Source(Protocol):
 
     @property
     def share(self) -> float:
-        """Of the table's rows, those that there is time to learn from."""
+        """The share of the rows that there is time to learn from."""
 
     def parts(self, names: Sequence[str]) -> Iterator[Part]:
-        """All rows, as far as these columns go."""
+        """These columns of all rows, part by part."""
 
     def shares(self, n: int) -> Sequence[Source]:
-        """The same rows in that many sources or fewer, one after the other."""
+        """The same rows, divided into that many consecutive sources, or fewer."""
 
 
 @dataclass(frozen=True)
 class InMemory:
-    """A table that is in memory. One part is all, unless parts may only have so many bytes: then it is treated as files are."""
+    """A table in memory. It is a single part, unless ``most_bytes`` limits the size of parts; then it is treated like files."""
 
     part: Part
     target: str
@@ -96,8 +97,8 @@ class InMemory:
 
 @dataclass(frozen=True)
 class InFiles:
-    """Files too large for memory, of which ``most_bytes`` are read at once. ``split`` takes target and weights out of a frame whose
-    first row has the number given; they are the columns ``besides``."""
+    """Files that are too large for memory, of which ``most_bytes`` are read at a time. ``split`` separates the target and the
+    weights from a frame, given the number of its first row. ``besides`` has the names of these columns."""
 
     path: Place
     dialect: Dialect

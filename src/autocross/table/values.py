@@ -1,10 +1,10 @@
-"""One value, as it is read everywhere: what is missing, and which number, moment or text it stands for.
+"""How a single value is read, everywhere: whether it is missing, and which number, moment or text it stands for.
 
-The one-row path applies these functions to the value itself. Tables apply them to the distinct values of a column, or to values
-that no type of column can hold; where a table reads a whole column faster, in `coerce`, a test proves that it reads the same.
+For a single row these functions are applied to its values. For a table they are applied to the distinct values of a column, or to
+values that no column type can hold. Where `coerce` reads a whole column in a faster way, a test proves that it reads the same.
 
-What cannot be read raises ValueError; who calls knows the column, and says it in a ColumnError. The text of the error says what
-to give instead.
+A value that cannot be read raises ValueError, whose text says what to give instead. The caller knows the column, and names it in a
+ColumnError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from autocross.errors import ColumnError
 # Cells that mean "no value" in files and in text columns alike.
 MISSING_TEXTS = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "<NA>"})
 
-# What may stand around a number, a time or a piece of a list: Unicode's white space, as polars strips it. Python strips more.
+# What may surround a number, a time or an entry of a list: the white space that polars strips. Python would strip more.
 BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 
 # A boolean may come back from a file as text or as a number.
@@ -33,7 +33,7 @@ BOOLEAN_WORDS = {"True": "true", "False": "false", "TRUE": "true", "FALSE": "fal
 BOOLEAN_TEXTS = {**BOOLEAN_WORDS, "1": "true", "0": "false"}
 NUMBERS_OF_BOOLEANS = {word: "1" if text == "true" else "0" for word, text in BOOLEAN_WORDS.items()}
 
-# A date, a time of day, or both with or without a zone; nothing else is read as a moment.
+# A date, a time of day, or both, with or without a zone. Nothing else is read as a moment.
 DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 # 24:00, which Python takes from 3.14 on, is the next day.
 CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]+)?)?"
@@ -53,11 +53,11 @@ AS_IT_IS = frozenset({type(None), bool, int, str, bytes, date, timedelta, list, 
 FIXED_UNITS = {"W": "weeks", "D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
 FINER_UNITS = ("ns", "ps", "fs", "as")
 
-MOST_SHOWN = 200  # characters of a value in a message
+MOST_SHOWN = 200  # characters of a value that a message shows
 
 
 def shown(value: Any) -> str:
-    """A value in a message: never too long, and whatever it is."""
+    """A value for a message, of limited length. It works for any value."""
     try:
         text = repr(value)
     except Exception:  # a foreign type may raise anything; Python itself refuses to write whole numbers of too many digits
@@ -71,10 +71,10 @@ def refused(column: str, kind: str, place: str, value: str, way_out: str) -> Col
 
 
 def plain(value: Any) -> Any:
-    """The value as Python itself would hold it, and None where there is none.
+    """The value in Python's own types, or None if it is missing.
 
-    NumPy, pandas, pyarrow and enumerations have values of their own for the same things, and several for what is missing. Moments
-    are those of the clock on the wall, rounded down to a microsecond; durations are rounded towards zero, as polars does both.
+    NumPy, pandas, pyarrow and enumerations have types of their own for the same values, and several for missing ones. Moments are
+    those of the clock on the wall. As in polars, moments are rounded down to microseconds, and durations are rounded towards zero.
 
     >>> plain(np.float32("nan")), plain(Decimal("NaN")), plain(np.int8(7)), plain(np.datetime64("2024-12-31"))
     (None, None, 7, datetime.datetime(2024, 12, 31, 0, 0))
@@ -95,7 +95,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return None if value.is_nan() else value
     if isinstance(value, datetime):
-        if not 1 <= value.year <= 9999:  # pandas has such ones
+        if not 1 <= value.year <= 9999:  # possible in pandas
             raise ValueError(f"Give times of the years {YEARS}.")
         return datetime(value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond)
     if isinstance(value, time):
@@ -103,7 +103,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, timedelta):
         if abs(value.days) > timedelta.max.days:
             raise ValueError(DURATION_WAY_OUT)
-        towards_zero = value.days < 0 and getattr(value, "nanoseconds", 0) > 0  # pandas has them
+        towards_zero = value.days < 0 and getattr(value, "nanoseconds", 0) > 0  # possible in pandas
         return timedelta(value.days, value.seconds, value.microseconds + towards_zero)
     if isinstance(value, str):
         return str.__str__(value)
@@ -113,7 +113,7 @@ def plain(value: Any) -> Any:
 
 
 def of_numpy(value: Any) -> Any:
-    """A value of NumPy's as Python would hold it; an array of several values is itself."""
+    """A NumPy value in Python's own types. An array of several values is returned as it is."""
     if isinstance(value, np.ndarray):
         return value if value.ndim else plain(value[()])
     if isinstance(value, (np.datetime64, np.timedelta64)) and np.isnat(value):
@@ -142,12 +142,12 @@ def duration_of(value: np.timedelta64) -> timedelta:
 
 
 def seconds_of(value: timedelta) -> float:
-    """The length of a duration, as a column of whole microseconds is divided."""
+    """The length of a duration in seconds, with the same rounding as for a whole column."""
     return float((value.days * 86_400 + value.seconds) * 1_000_000 + value.microseconds) / 1e6
 
 
 def is_several(value: Any) -> bool:
-    """Whether it is no single value."""
+    """Whether this holds several values."""
     return isinstance(value, (Collection, Iterator)) and not isinstance(value, (str, bytes))
 
 
@@ -155,7 +155,7 @@ def is_several(value: Any) -> bool:
 
 
 def text_of(value: Any) -> str | None:
-    """The text of a categorical value, the same whatever type it comes in; None where it is missing.
+    """The text of a categorical value, which does not depend on its type. None if it is missing.
 
     >>> text_of(39353), text_of(39353.0), text_of("39353"), text_of(True), text_of(float("nan"))
     ('39353', '39353', '39353', 'true', None)
@@ -186,7 +186,7 @@ def text_of(value: Any) -> str | None:
 
 
 def foreign_text(value: Any) -> str | None:
-    """The text of a value whose type nothing is known of: of its number, if it has one, else what it writes of itself."""
+    """The text of a value of an unknown type: that of its number, if it can be converted to one, or else its own."""
     try:
         return number_text(value) if hasattr(value, "__float__") else text_of(str(value))
     except OverflowError:
@@ -196,7 +196,8 @@ def foreign_text(value: Any) -> str | None:
 
 
 def well_formed(text: str) -> str:
-    """The text as files and frames can hold it: half a surrogate pair becomes U+FFFD, as where bytes cannot be decoded."""
+    """The text in a form that files and frames can hold. Half a surrogate pair becomes U+FFFD, like bytes that cannot be
+    decoded."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -208,24 +209,24 @@ def whole_text(value: int) -> str:
     """All digits of a whole number."""
     try:
         return str(int(value))
-    except ValueError:  # Python refuses beyond some thousands of digits, decimals do not
+    except ValueError:  # Python refuses more than some thousands of digits; decimals do not
         return str(Decimal(int(value)))
 
 
 def number_text(value: Any) -> str | None:
-    """A whole number without a point and with all its digits: an id may have more than a float can hold."""
+    """The text of a number. A whole number has all its digits and no point, because an id may have more digits than a float."""
     if math.isnan(value):
         return None
     return str(int(value)) if math.isfinite(value) and value == int(value) else repr(float(value))
 
 
 def moment_text(value: datetime | date | time) -> str:
-    """The wall clock in ISO form; midnight is the day itself, because some libraries know no dates without a time."""
+    """The wall clock in ISO form. Midnight is written as the day alone, because some libraries have no dates without a time."""
     return value.isoformat().removesuffix("T00:00:00")
 
 
 def stored_text(value: Any, stored: str) -> str | None:
-    """The text of a categorical value of a column that training held as booleans or numbers, whatever holds it now.
+    """The text of a categorical value, if training stored the column as booleans or numbers, whatever type the value has now.
 
     >>> stored_text("True", "boolean"), stored_text(0, "boolean"), stored_text("007", "number"), stored_text(True, "number")
     ('true', 'false', '7', '1')
@@ -241,7 +242,8 @@ def stored_text(value: Any, stored: str) -> str | None:
 
 
 def digits(text: str) -> str | None:
-    """A number that came as text, written as the number would be, None for NaN; other texts as they are."""
+    """A text that spells a number, in the form that `text_of` gives the number; None for NaN. Other texts are returned as they
+    are."""
     if whole := WHOLE.fullmatch(text.strip(BLANKS)):
         sign, number = whole.groups()
         return f"-{number}" if sign == "-" and number != "0" else number
@@ -252,7 +254,7 @@ def digits(text: str) -> str | None:
 
 
 def entries_of(value: Any, separator: str | None) -> list[str] | None:
-    """The texts of a multi-value cell; None where the whole cell is missing. What is missing inside a list is no value.
+    """The texts of a multi-value cell. None if the whole cell is missing. Missing entries of a list are skipped.
 
     >>> entries_of("a | b", "|"), entries_of([1, None, "a"], None), entries_of(1.0, None), entries_of(np.float32("nan"), None)
     (['a', 'b'], ['1', 'a'], ['1'], None)
@@ -275,9 +277,9 @@ def entries_of(value: Any, separator: str | None) -> list[str] | None:
 
 
 def number_of(value: Any) -> float:
-    """A numerical value; NaN where it is missing. Raises ValueError for what is no number.
+    """A numerical value; NaN if it is missing. Raises ValueError if it is not a number.
 
-    Texts are numbers in ASCII only. Beyond the largest float a number is infinite, also one of too many digits.
+    Texts must spell numbers in ASCII. Beyond the largest float a number is infinite, even if it has too many digits to be read.
 
     >>> number_of("3.5"), number_of(True), number_of(None), number_of(10**400)
     (3.5, 1.0, nan, inf)
@@ -301,7 +303,7 @@ def number_of(value: Any) -> float:
 
 
 def as_float(value: Any) -> float:
-    """A number as a float; beyond the largest one it is infinite."""
+    """A number as a float. Beyond the largest float it is infinite."""
     try:
         return float(value)
     except OverflowError:
@@ -309,7 +311,7 @@ def as_float(value: Any) -> float:
 
 
 def spelled_number(text: str) -> float:
-    """The number that a text spells, in ASCII and without underscores, which Python's own rule would let pass."""
+    """The number that a text spells in ASCII, without underscores, which Python itself would accept."""
     bare = text.strip(BLANKS)
     if bare in MISSING_TEXTS:
         return math.nan
@@ -319,7 +321,7 @@ def spelled_number(text: str) -> float:
 
 
 def whole_number(text: str) -> int | str:
-    """Digits as a whole number; where they are too many for Python to read, the text, which means the same in every column."""
+    """Digits as a whole number or, if there are too many for Python to read, as text, which means the same in every column."""
     try:
         return int(text)
     except ValueError:
@@ -330,7 +332,7 @@ def whole_number(text: str) -> int | str:
 
 
 def moment_of(value: Any) -> datetime | None:
-    """A point in time as the clock on the wall showed it; None where it is missing. ValueError for anything else."""
+    """A point in time as the clock on the wall showed it, or None if it is missing. Raises ValueError for anything else."""
     value = plain(value)
     if value is None:
         return None

@@ -1,9 +1,9 @@
-"""A search that can go on where it was left: every finished round in a file.
+"""Keeps every finished round of a search in a file, so that the search can be resumed.
 
-Kept are weights, penalties and crosses, not rows: these are read again, and must be the same. Odds follow from weights, so a
-search that goes on finds what one without a break would have found, to the bit.
+The file has weights, penalties and crosses, but no rows: the rows are read again and must be the same. Odds are computed from the
+weights, so a resumed search finds exactly what a search without a break would have found, to the bit.
 
-What a file holds is checked before it is believed: each fact against the others and against the fit that is to go on.
+The content of a file is checked before it is used: each fact against the others, and against the fit that is to be resumed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a search begins with. ``encoder`` has all fields, of which the search keeps some."""
+    """What a fit knows before its search begins. ``encoder`` has all fields, of which the search keeps some."""
 
     options: Options
     engine: Engine
@@ -61,10 +61,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a search needs to go on: the fields it was left with, the sets it follows, and what it knows of candidates.
+    """Everything that a search needs to go on: the fields it kept, the sets it follows, and what it knows about candidates.
 
-    ``rules`` are those that were applied since the rows were read, ``score`` is that of the set without crosses, which was found
-    after ``scored_after`` seconds of the ``seconds`` in all.
+    ``rules`` has the rules that were applied since the rows were read. ``score`` is the score of the set without crosses, which was
+    found after ``scored_after`` seconds. ``seconds`` is how long the fit has taken so far.
     """
 
     kept: list[int]
@@ -87,7 +87,7 @@ def file_of(options: Options) -> Path | None:
 
 
 def prepare(options: Options) -> None:
-    """Complain about a folder that cannot be used before the work, not after it."""
+    """Refuse a folder that cannot be used, before the work begins."""
     if options.resume is not None:
         with opened(Path(options.resume)) as (path, stored):
             check_options(path, stored.facts["same"]["options"], fingerprint.of_options(options))
@@ -103,13 +103,13 @@ def prepare(options: Options) -> None:
 
 
 def folder_of(options: Options) -> Path | None:
-    """Where every finished round is kept; a fit that was resumed is kept where it was, unless another folder is named."""
+    """The folder in which rounds are kept. A resumed fit uses its former folder, unless another one is named."""
     given = options.checkpoint if options.checkpoint is not None else options.resume
     return None if given is None else Path(given)
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder if it is not there, or no longer."""
+    """Make the folder, if it does not exist or has been removed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:
@@ -124,7 +124,7 @@ def unusable(folder: Path, why: object) -> FileError:
 
 
 def save(folder: Path, search: Checkpoint, same: Mapping[str, Any]) -> None:
-    """Keep the search as it is now; the old file stays until the new one is complete."""
+    """Write the present state of the search. The old file stays until the new one is complete."""
     arrays: Arrays = {}
     coders = {accepted.coder.fields: accepted.coder for state in search.beam for accepted in state.accepted}
     numbers = {cross: number for number, cross in enumerate(coders)}
@@ -169,7 +169,7 @@ def pack_accepted(accepted: Accepted, cross_numbers: Mapping[Cross, int]) -> dic
 
 @contextmanager
 def opened(folder: Path) -> Iterator[tuple[Path, Stored]]:
-    """The checkpoint of a folder, of this format. What is wrong with it, found here or by the caller, is a FileError."""
+    """Open the checkpoint of a folder. Anything wrong with it raises a FileError, whether it is found here or by the caller."""
     path = folder / FILE
     if not os.path.isfile(path):
         raise FileError(f"There is no checkpoint in {str(folder)!r}. Give the folder that checkpoint= named, or leave resume out.")
@@ -185,7 +185,7 @@ def opened(folder: Path) -> Iterator[tuple[Path, Stored]]:
 
 
 def load(folder: Path, same: Mapping[str, Any], setting: Setting) -> Checkpoint:
-    """A search as it was left. The rows that the engine has, and the options, must be those it was left with."""
+    """The search in the state in which it was left. The rows in the engine, and the options, must be the same as then."""
     with opened(folder) as (path, stored):
         then = stored.facts["same"]
         check_options(path, then["options"], same["options"])
@@ -231,7 +231,7 @@ class Unpacking:
         require(1 <= len(beam) <= (self.options.beam_width if round else 1), "it follows an impossible number of sets")
         n_arrays = len(self.coders) + 2 * sum(len(state.regression.terms) for state in beam)
         require(len(self.stored.checksums) == n_arrays, "it has arrays that belong to nothing")
-        undefined = policy_of(self.options).compete_in is None  # candidates compete in a metric that few rows may not define
+        undefined = policy_of(self.options).compete_in is None  # then they compete in the metric, which few rows may leave undefined
         crosses = in_order([cross for cross, _ in facts["last"]])
         gains = [finite(gain, "gain", undefined=undefined) for _, gain in facts["last"]]
         last = dict(zip(map(self.cross, crosses), gains, strict=True))
@@ -241,7 +241,7 @@ class Unpacking:
         return Checkpoint(self.kept, beam, last, in_vain, rules, self.score(facts["score"]), scored_after, seconds)
 
     def fields_kept(self, kept: Any) -> list[int]:
-        """The fields that were kept: of a column with several granularities some, of the others all."""
+        """The fields that were kept: some of each column with several granularities, and all of the other columns."""
         encoder = self.setting.encoder
         numbers = [whole(field, "field", len(encoder.fields) - 1) for field in in_order(kept)]
         may_go = {field for stem in encoder.stems for field in stem.tables}
@@ -251,7 +251,7 @@ class Unpacking:
         return numbers
 
     def coder(self, number: int, entry: Any) -> CrossCoder:
-        """The codes of a cross. There are no more values than rows have entries."""
+        """The codes of a cross. It cannot have more values than all rows together have entries."""
         name, parts = f"cross.{number}", [self.encoder.fields[part] for part in self.cross(entry["fields"])]
         n_rows, shape = self.setting.n_rows, self.stored.shape(name)
         fits = len(shape) == 2 and shape[0] <= min(CAP, n_rows * MOST_ENTRIES) and shape[1] == len(parts)
@@ -272,7 +272,7 @@ class Unpacking:
         require(len(coders) == len(accepted), "it has a set with a cross twice")
         require(min(len(coders), 1) <= round <= len(coders), "it has a set with too few crosses or too many")
         regression = Regression.begin(setting.engine, setting.total_weight, setting.n_models, min_count=setting.min_count)
-        setting.engine.odds_of = None  # those of its weights come when the search goes on
+        setting.engine.odds_of = None  # the search computes the odds from the weights when it goes on
         fields: dict[Cross, Field] = {INTERCEPT: regression.terms[INTERCEPT].field}
         fields |= {(place,): field for place, field in enumerate(base)}
         fields |= {cross: coder.field([base[part] for part in cross]) for cross, coder in coders.items()}
@@ -280,7 +280,7 @@ class Unpacking:
         penalties = [self.penalty(three) for three in others]
         require(tuple(of_intercept) == astuple(UNPENALISED), "it has a penalty of the intercept")
         require(self.options.penalty != "shared" or len({*penalties}) == 1, "it has several penalties, though one is shared")
-        farthest = 2 * FARTHEST * len(fields)  # where all fields together could bring a weight
+        farthest = 2 * FARTHEST * len(fields)  # the farthest that all fields together could move a weight
         for place, ((cross, field), penalty) in enumerate(zip(fields.items(), [UNPENALISED, *penalties], strict=True)):
             regression.terms[cross] = self.term(f"{number}.{place}", field, penalty, farthest)
         require(round > 0 or entry["loss"] is None, "it has a loss before there is one")
@@ -288,7 +288,7 @@ class Unpacking:
         return State(accepted, regression, round, accepted[-1].score if accepted else -math.inf, loss)
 
     def term(self, place: str, field: Field, penalty: Penalty, farthest: float) -> Term:
-        """One field of a set. Codes that are tied have the weight of rare ones."""
+        """One term of a set. Tied codes have the weight of the rare code."""
         shape, name = (field.n_codes, self.setting.n_models), f"field {field.name!r}"
         weight = self.stored.array(f"weight.{place}", np.float64, shape)
         tied = self.stored.array(f"tied.{place}", np.uint8, shape)
@@ -325,12 +325,12 @@ class Unpacking:
         return cross
 
     def score(self, score: Any) -> float:
-        """A score; AUC is undefined where only rows of one class judge."""
+        """A score. It may be NaN, because AUC is undefined if all rows that judge are of one class."""
         return finite(score, "score", undefined=self.options.metric == "auc")
 
 
 def in_order(entries: Any) -> list[Any]:
-    """Entries that must rise, none of them twice."""
+    """Entries that must be in ascending order, without repetition."""
     require(isinstance(entries, list), "it has no list where one should be")
     require(all(former < latter for former, latter in pairwise(entries)), "it has fields or candidates out of order")
     return list(entries)

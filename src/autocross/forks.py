@@ -1,7 +1,7 @@
-"""Processes that were made by fork: whether they can still work on tables.
+"""Whether a process that was made by fork can still work on tables.
 
-polars works in threads. A fork takes none of them along, and polars cannot start them anew: in the child of a process in which
-they ran, most of its calls wait for them for ever. Such a child can score single rows, which needs no table, and nothing else.
+polars works in threads. A fork does not copy threads, and polars cannot start them again. In the child of a process in which they
+ran, most calls of polars would wait for ever. Such a child can score single rows, which needs no table, but nothing else.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ import sys
 
 from autocross.errors import EngineError
 
-TASKS = "/proc/self/task"  # the threads of this process, where the system tells
-THREAD = "polars-"  # what stands before the number in the names of those that polars works in
+TASKS = "/proc/self/task"  # the threads of this process, if the system lists them
+THREAD = "polars-"  # the names of polars' threads begin with this
 
 
 class _Process:
-    """What is known of this process. A fork copies it."""
+    """What is known about this process. A fork copies it."""
 
     used = False  # whether it has worked on a table
-    about_to_leave = False  # whether the threads ran when it was last forked
-    left_behind = False  # whether they ran in the process that it was forked from
+    about_to_leave = False  # whether the threads were running when it was last forked
+    left_behind = False  # whether they were running in the process from which it was forked
 
 
 def check() -> None:
-    """Called before all work on a table: an error where it would never end."""
+    """Called before all work on tables. Raises an error if the work would never end."""
     if _Process.left_behind:
         raise EngineError(
             "This process was forked from one that had worked on tables. A fork has none of the threads of polars, which do that "

@@ -1,4 +1,4 @@
-"""A hash of whole numbers: which rows are shuffled where, judge which model, or are left out does not depend on a machine."""
+"""A hash of whole numbers. It decides how rows are shuffled and which rows judge, in the same way on every machine."""
 
 from __future__ import annotations
 

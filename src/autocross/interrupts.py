@@ -1,4 +1,4 @@
-"""Ctrl-C that asks instead of raising: the first time for an end with what is found so far, the second time it aborts."""
+"""Ctrl-C that asks before it aborts: the first one asks the fit to end with what it has found, the second one aborts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType
 
 
 class Interrupt:
-    """A handler of SIGINT that remembers being called once, and aborts when called again."""
+    """A handler of SIGINT that remembers the first call, and aborts at the second."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -21,10 +21,10 @@ class Interrupt:
 
 
 class ProgramInterrupt(Interrupt):
-    """That of a whole program: it aborts at once, but within `interruptible` asks first; and it aborts no more than once.
+    """The handler of a whole program. It aborts at once, except within `interruptible`, where it asks first. It aborts only once.
 
-    Before the work begins and after it is done it is deaf: an exception within an import, or while another one is dealt with,
-    would end in a traceback.
+    Before the work begins and after it is done, it does nothing, because an exception during an import, or while another one is
+    handled, would end in a traceback.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class ProgramInterrupt(Interrupt):
             raise KeyboardInterrupt
 
     def begin(self) -> None:
-        """From now on it aborts, and does so here if it was called before."""
+        """From now on Ctrl-C aborts. If it came before, this call aborts."""
         hold_back(False)
         self.deaf = False
         if self.asked:
@@ -49,23 +49,23 @@ class ProgramInterrupt(Interrupt):
 
 
 def hold_back(held: bool) -> None:
-    """Whether Ctrl-C waits until it is let through, where the system can do so.
+    """Hold Ctrl-C back, or let it through again, if the system can do so.
 
-    While libraries are imported: a system call of theirs that it interrupts may fail, and polars, which puts itself before the
-    handler, would lose a signal or the whole process if one came meanwhile.
+    It is held back while libraries are imported: a system call that it interrupts may fail, and polars, which replaces the handler,
+    might lose the signal or end the process if one came meanwhile.
     """
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_BLOCK if held else signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def put_in_place(handler: Interrupt) -> bool:
-    """Make this the handler of Ctrl-C, where only Python's own or one like it is there, and this is the thread that may do so."""
+    """Make this the handler of Ctrl-C, if the present handler is Python's own or one of ours, and this thread may do so."""
     now = signal.getsignal(signal.SIGINT)
     if now is not signal.default_int_handler and not isinstance(now, Interrupt):
         return False
     try:
         signal.signal(signal.SIGINT, handler)
-    except ValueError:  # another thread than the main one
+    except ValueError:  # only the main thread may do this
         return False
     return True
 
@@ -78,7 +78,7 @@ def take_over() -> ProgramInterrupt:
 
 
 def finish() -> None:
-    """From now on Ctrl-C comes too late for a program: what is written now is to be complete."""
+    """From now on Ctrl-C has no effect, so that what is being written is completed."""
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, ProgramInterrupt):
         handler.deaf = True
@@ -86,10 +86,10 @@ def finish() -> None:
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Within, Ctrl-C asks for an end. Where it has another handler, or in another thread, nothing changes."""
+    """Inside this context Ctrl-C asks for an end. If it has a handler of the user's, or in another thread, nothing changes."""
     now = signal.getsignal(signal.SIGINT)
     if isinstance(now, Interrupt):
-        put_in_place(now)  # once more: polars, if imported since, has put itself before it, and would raise
+        put_in_place(now)  # once more, because polars may have replaced the handler when it was imported
         with patient(now):
             yield now
         return
@@ -104,7 +104,7 @@ def interruptible() -> Iterator[Interrupt]:
 
 @contextmanager
 def patient(interrupt: Interrupt) -> Iterator[None]:
-    """Within, that of a program asks first, too; within another `interruptible` it does so already."""
+    """Inside this context the handler of a program asks first. Within another `interruptible` it does so already."""
     if not isinstance(interrupt, ProgramInterrupt) or interrupt.patient:
         yield
         return

@@ -1,8 +1,8 @@
-"""Arrays in a temporary file, for what is too much to keep in memory.
+"""Keeps arrays that are too large for memory in a temporary file.
 
-They are written by calls of the system, not through mapped memory: a disk that is full is then an error where it fills up,
-not a signal that ends the process. They are read through maps that last as long as somebody holds the array, so that memory
-has what is being worked on, and nothing else.
+Arrays are written by system calls and not through mapped memory: a full disk is then an error, and not a signal that ends the
+process. They are read through maps that last for as long as somebody holds the array, so that only what is being worked on is in
+memory.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from numpy.typing import NDArray
 from autocross.errors import FileError
 
 PAGE = mmap.ALLOCATIONGRANULARITY
-CANNOT_RESERVE = (EINVAL, ENODEV, EOPNOTSUPP)  # what file systems say that cannot; those of the C library try by writing
+CANNOT_RESERVE = (EINVAL, ENODEV, EOPNOTSUPP)  # errors of file systems that cannot reserve room
 
 
 class Scratch:
-    """A file without a name in the temporary folder, which goes when it is closed, and with the process.
+    """A file without a name in the temporary folder. It disappears when it is closed, or when the process ends.
 
-    ``needed`` is how many bytes all of it will take at most, for the message of a disk that is full.
+    ``needed`` is the largest number of bytes that it will take, for the message if the disk is full.
     """
 
     def __init__(self, needed: int = 0) -> None:
         self.needed = needed
         self.lock = Lock()
         self.end = 0
-        self.free: list[tuple[int, int]] = []  # where there is room, and how many bytes
-        self.given_back: deque[tuple[int, int]] = deque()  # the same, by whoever let go of an array, at any moment
+        self.free: list[tuple[int, int]] = []  # free places, and how many bytes each has
+        self.given_back: deque[tuple[int, int]] = deque()  # places that were freed since, at any moment and in any thread
         self.folder = ""
         with self.explained(needed):
             self.folder = tempfile.gettempdir()
@@ -53,7 +53,7 @@ class Scratch:
         self.file.close()
 
     def room(self, kind: Any, n: int) -> Stored:
-        """Room for so many values, on the disk from now on."""
+        """Reserve room on disk for so many values."""
         n_bytes = -(-max(1, n * np.dtype(kind).itemsize) // PAGE) * PAGE
         with self.lock:
             first = self.left(n_bytes)
@@ -65,7 +65,7 @@ class Scratch:
         return Stored(Room(self, first, n_bytes), np.dtype(kind), 0, n)
 
     def left(self, n_bytes: int) -> int | None:
-        """Where so many bytes were given back, if they were; the rest of a larger room stays free."""
+        """A free place with so many bytes, or None. What is left of a larger place stays free."""
         while self.given_back:
             insort(self.free, self.given_back.popleft())
         at = 0
@@ -81,14 +81,14 @@ class Scratch:
         return None
 
     def keep(self, values: NDArray[Any]) -> Stored:
-        """These values, in a room of their own."""
+        """Write these values to the file."""
         stored = self.room(values.dtype, len(values))
         stored.write(0, values)
         return stored
 
     @contextmanager
     def explained(self, n_bytes: int) -> Iterator[None]:
-        """The complaint of a disk in words that help."""
+        """An error of the disk, with a message that helps."""
         try:
             yield
         except OSError as error:
@@ -101,7 +101,7 @@ class Scratch:
 
 
 class Room:
-    """Some bytes of the file. Once nobody holds them they are free again."""
+    """Some bytes of the file. They are free again when nobody holds this object any more."""
 
     def __init__(self, scratch: Scratch, first: int, n_bytes: int) -> None:
         self.scratch, self.first, self.n_bytes = scratch, first, n_bytes
@@ -112,7 +112,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Stored:
-    """An array in the file, or a part of one: ``n`` values from ``first`` on."""
+    """An array in the file, or a part of one: ``n`` values, beginning with number ``first``."""
 
     place: Room = field(repr=False)
     dtype: np.dtype[Any]
@@ -127,7 +127,7 @@ class Stored:
         return replace(self, first=self.first + first, n=max(0, last - first))
 
     def write(self, first: int, values: NDArray[Any]) -> None:
-        """Put values into the array, from its ``first`` on."""
+        """Write values into the array, beginning at ``first``."""
         assert first + len(values) <= self.n
         data = np.ascontiguousarray(values, self.dtype).data.cast("B")
         scratch, to = self.place.scratch, self.place.first + (self.first + first) * self.dtype.itemsize
@@ -137,12 +137,12 @@ class Stored:
                 data, to = data[written:], to + written
 
     def read(self) -> NDArray[Any]:
-        """The values, read from the disk as they are looked at."""
+        """The values. They are read from disk when they are looked at."""
         if not self.n:
             return np.empty(0, self.dtype)
         begin = self.place.first + self.first * self.dtype.itemsize
         before = begin % PAGE
-        # A copy on write that is never written to: kernels are compiled for arrays that could be.
+        # A map that could be written to, though nobody does: kernels are compiled for writable arrays.
         file, n_bytes = self.place.scratch.file.fileno(), before + self.n * self.dtype.itemsize
         window = Window(file, n_bytes, access=mmap.ACCESS_COPY, offset=begin - before)
         window.room = self.place
@@ -150,18 +150,18 @@ class Stored:
 
 
 class Window(mmap.mmap):
-    """A part of the file in memory. It holds its room, so that nothing else is written there meanwhile."""
+    """A part of the file in memory. It holds on to its room, so that nothing else is written there meanwhile."""
 
     room: Room
 
 
 def read(values: Any) -> NDArray[Any]:
-    """An array as it is, or from the disk."""
+    """The array itself or, if it is stored, its values from disk."""
     return values.read() if isinstance(values, Stored) else values
 
 
 def reserve(file: int, first: int, n_bytes: int) -> None:
-    """Claim bytes on the disk, where it can be asked to: too little room shows at once, and not hours later."""
+    """Reserve bytes on the disk, if the system can do so. Too little room then shows at once, and not hours later."""
     if not hasattr(os, "posix_fallocate"):
         return
     try:

@@ -1,8 +1,8 @@
-"""The standard streams of a program, made so that none of them can end the work.
+"""The standard streams of a program, arranged so that none of them can end the work.
 
-A stream that is closed is as good as /dev/null. A reader of stdout who goes away has seen enough, and logs that cannot be written
-are lost; only data that cannot be written for another reason, such as a full disk, are a failure. What a terminal cannot show is
-written with backslashes; data that are no words, such as CSV, are UTF-8 everywhere.
+A closed stream counts as /dev/null. If the reader of stdout goes away, the rest of the output is dropped, and logs that cannot be
+written are lost. It is a failure only if data cannot be written for another reason, such as a full disk. Characters that a terminal
+cannot show are written with backslashes. Data such as CSV is UTF-8 everywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 class Outlet(io.FileIO):
-    """A file that takes what is written, and loses it once something went wrong."""
+    """A file that accepts whatever is written, and drops it once something has gone wrong."""
 
     def __init__(self, number: int, lossy: bool) -> None:
         super().__init__(number, "w", closefd=False)
@@ -33,12 +33,12 @@ class Outlet(io.FileIO):
 
 
 def settle() -> None:
-    """Open what is closed, before another file takes its number; and put streams in place that do not fail."""
+    """Open closed streams, before another file takes their numbers, and install streams that do not fail."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     sys.stdout = outward(1, sys.stdout, lossy=False)
     sys.stderr = outward(2, sys.stderr, lossy=True)
 

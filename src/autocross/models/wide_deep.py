@@ -33,15 +33,15 @@ try:
 except ModuleNotFoundError as error:
     raise MissingLibraryError("WideDeepClassifier needs PyTorch. Install it by: pip install 'autocross[deep]'") from error
 
-RATE = 0.001  # of Adam
+RATE = 0.001  # learning rate of Adam
 L2 = 0.0001
-MOST_ROWS, FEWEST_ROWS = 4096, 32  # of a batch
-STEPS = 64  # that an epoch of a small table has at least, by smaller batches
-EPOCHS = 50  # at most
-PATIENCE, PATIENT_STEPS = 3, 1500  # epochs, and steps, without a lower loss on the rows left out, before the end
+MOST_ROWS, FEWEST_ROWS = 4096, 32  # limits of a batch
+STEPS = 64  # fewest steps of an epoch; small tables have smaller batches for that
+EPOCHS = 50  # most epochs
+PATIENCE, PATIENT_STEPS = 3, 1500  # training ends after so many epochs and steps without a lower loss on rows left out
 SPREAD = 0.01  # standard deviation of the first embeddings
-RISE = 0.1  # and of how they rise from bin to bin of a number, from end to end
-ROWS_AT_ONCE = 8192  # while judging
+RISE = 0.1  # standard deviation of how far they rise from the first bin of a number to the last
+ROWS_AT_ONCE = 8192  # rows that are judged at a time
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -49,16 +49,17 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Batch:
-    """The codes of some rows. ``bags`` has the codes, and where each row's begin, by field; its column of ``single`` is 0."""
+    """The codes of some rows. For each field with any number of codes, ``bags`` has the codes and where those of each row begin;
+    the field's column of ``single`` is 0."""
 
     single: Tensor
     bags: Mapping[int, tuple[Tensor, Tensor]]
 
 
 class Examples:
-    """Rows to learn from: codes of every field, label and weight, the mean weight being 1.
+    """Rows to learn from: the codes of every field, labels, and weights whose mean is 1.
 
-    In fields of ``sharing`` a code of fewer than ``min_count`` rows counts as rare.
+    In the fields of ``sharing``, a code with fewer than ``min_count`` rows counts as rare.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Examples:
         return len(self.label)
 
     def learned_from(self, rows: Ints) -> Examples:
-        """The same, as one sees them who has these rows only: the others then meet rare values as serving will."""
+        """The same rows, with rarity judged by these rows only. The other rows then meet rare values as new rows will."""
         seen = copy(self)
         seen.single, seen.ragged = self.single.clone(), dict(self.ragged)
         for at in self.sharing:
@@ -114,19 +115,20 @@ class Examples:
 
 
 class Embeddings(nn.Module):
-    """A vector for every code of the first fields of a batch: (n_rows, n_fields, size). Several codes are averaged or added up."""
+    """A vector for every code of the first fields of a batch: (n_rows, n_fields, size). Several codes of a row are averaged or
+    added."""
 
     shift: Tensor
 
     def __init__(self, sizes: Sequence[int], size: int, several: str = "mean") -> None:
         super().__init__()
         self.sizes, self.several = tuple(sizes), several
-        self.table = nn.Embedding(sum(sizes), size)  # one table for all fields is one look-up
+        self.table = nn.Embedding(sum(sizes), size)  # one table for all fields, so that there is one look-up
         nn.init.normal_(self.table.weight, 0.0, SPREAD)
         self.register_buffer("shift", torch.tensor([0, *np.cumsum(sizes)[:-1].tolist()]))
 
     def put_in_order(self, field: int) -> None:
-        """Let the codes of bins begin on a line, so that what is learned of a number holds for its neighbours too."""
+        """Let the vectors of bins begin on a line, so that what is learned about a bin holds for its neighbours too."""
         first, n_values = int(self.shift[field]) + FIRST, self.sizes[field] - FIRST
         if n_values > 1:
             line = torch.linspace(-1.0, 1.0, n_values)[:, None] * RISE * torch.randn(self.table.embedding_dim)
@@ -134,7 +136,7 @@ class Embeddings(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         places = batch.single[:, : len(self.sizes)] + self.shift
-        # The same as a call of the table, whose gradient takes several times as long on a processor.
+        # The same result as calling the table, but the gradient is several times as fast on a CPU.
         found = self.table.weight.index_select(0, places.flatten()).view(*places.shape, -1)
         for at, (codes, starts) in batch.bags.items():
             if at < len(self.sizes):
@@ -163,9 +165,9 @@ class Wide(nn.Module):
 
 
 class Deep(nn.Module):
-    """Embeddings of fields side by side, hidden layers with max(0, x), one output, which begins at zero.
+    """Embeddings of the fields, hidden layers with max(0, x), and one output, which begins at zero.
 
-    ``in_order`` are the fields whose codes are bins of a number.
+    ``in_order`` has the fields whose codes are bins of a number.
     """
 
     def __init__(self, sizes: Sequence[int], size: int, hidden: Sequence[int], in_order: Sequence[int] = ()) -> None:
@@ -183,7 +185,7 @@ class Deep(nn.Module):
         return self.above(self.embeddings(batch))
 
     def above(self, embedded: Tensor) -> Tensor:
-        """Log-odds of the fields' vectors, for networks that use these otherwise too."""
+        """Log-odds from the vectors of the fields, for networks that also use these in other ways."""
         values = embedded.flatten(1)
         for layer in self.hidden:
             values = torch.relu(layer(values))
@@ -197,7 +199,7 @@ class Deep(nn.Module):
 
 
 class WideDeep(nn.Module):
-    """The sum of both; the deep part looks at the first fields, those that are no crosses."""
+    """The sum of both parts. The deep part sees only the first fields, which are not crosses."""
 
     def __init__(self, wide: Wide, deep: Deep) -> None:
         super().__init__()
@@ -211,16 +213,16 @@ class WideDeep(nn.Module):
 
 
 class Watch:
-    """What a training tells, and asks, between its steps; this one lets it be."""
+    """What training reports and asks between its steps. This class ignores the reports and never ends the training."""
 
     def epoch(self, n: int, loss: float, log_odds: Floats) -> None:
-        """After each epoch: its loss and log-odds on the rows left out."""
+        """Called after each epoch with its loss and log-odds on the rows left out."""
 
     def again(self, n: int, epochs: int) -> None:
-        """After each epoch on all rows; before the first with 0."""
+        """Called after each epoch on all rows, and before the first with 0."""
 
     def enough(self, needed: float = 0.0) -> bool:
-        """Whether to end now, and keep the best epoch. ``needed`` are seconds that work yet to come takes."""
+        """Whether to end now and keep the best epoch. ``needed`` is the number of seconds that the next piece of work will take."""
         return False
 
 
@@ -232,15 +234,15 @@ def fit(
     epochs: int = EPOCHS,
     watch: Watch | None = None,
 ) -> tuple[nn.Module, int]:
-    """Find the number of epochs on the rows left out, then train a fresh network on all rows for as many.
+    """Find the best number of epochs on the rows left out, then train a new network on all rows for as many epochs.
 
-    ``make(everyone)`` gives a network as it begins, one that may know all rows or one that must not know those left out. If
-    there is no time for the second training, or it goes astray, the network of the first is returned, as it was after its best
-    epoch. Returns the number of epochs too; 0 says that none lowers the loss.
+    ``make(everyone)`` gives a new network: one that may know all rows, or one that must not know the rows left out. If there is no
+    time for the second training, or if it diverges, the first network is returned as it was after its best epoch. The second result
+    is the number of epochs; 0 means that no epoch lowered the loss.
     """
     watch = watch or Watch()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with torch.random.fork_rng(devices=[]):  # the user's random numbers stay as they are
+    with torch.random.fork_rng(devices=[]):  # the random numbers of the caller are not disturbed
         torch.manual_seed(seed)
         first, second = make(False).to(device), make(True).to(device)
     learn, judge = np.flatnonzero(~left_out), np.flatnonzero(left_out)
@@ -252,7 +254,7 @@ def fit(
         watch.again(0, best)
         for n, _ in enumerate(trained(second, examples, np.arange(examples.n_rows), seed, best, watch), start=1):
             watch.again(n, best)
-    # Rows it has learned from cannot fit worse than when they were new, unless the training went astray.
+    # Rows that the network has learned from cannot fit worse than before, unless the training has diverged.
     good = n == best and judged(second, examples, judge)[0] <= lowest
     return (second if good else first), best
 
@@ -260,9 +262,9 @@ def fit(
 def train_until_best(
     network: nn.Module, examples: Examples, learn: Ints, judge: Ints, seed: int, epochs: int, watch: Watch
 ) -> tuple[int, float]:
-    """Train until the loss on the rows that judge has not fallen for some epochs; the network is then that of the best epoch.
+    """Train until the loss on the rows that judge has not fallen for some epochs, and return to the best epoch.
 
-    Returns this epoch and its loss; 0 is the network as it began.
+    Returns the number of that epoch and its loss. 0 means the network as it began.
     """
     best, lowest, kept = 0, judged(network, examples, judge)[0], deepcopy(network.state_dict())
     began = perf_counter()
@@ -279,7 +281,7 @@ def train_until_best(
 
 
 def trained(network: nn.Module, examples: Examples, rows: Ints, seed: int, epochs: int, watch: Watch) -> Iterator[None]:
-    """Train by Adam, one epoch for each item asked for. Ends within an epoch if it must; that epoch is then no item."""
+    """Train by Adam. Each item is an epoch. If training must end within an epoch, there is no item for that epoch."""
     device = next(network.parameters()).device
     optimisers = [kind(some, lr=RATE, weight_decay=L2, fused=True) for kind, some in by_decay(network) if some]
     rng = np.random.default_rng(seed)
@@ -300,10 +302,10 @@ def trained(network: nn.Module, examples: Examples, rows: Ints, seed: int, epoch
 
 
 def by_decay(network: nn.Module) -> list[tuple[type[torch.optim.Adam], list[nn.Parameter]]]:
-    """Which weights learn how: L2 is part of the loss for those of a regression, and decoupled for all others.
+    """How weights are penalised: for weights of the regression L2 is part of the loss, and for all others it is decoupled.
 
-    Adam scales every weight's gradient to the same length. A value's embedding has none in most batches but that of L2 in the
-    loss, which would then be all there is: embeddings vanish before they have learned anything.
+    Adam scales the gradient of every weight to the same length. In most batches an embedding would have no gradient except that of
+    L2, so with L2 in the loss embeddings vanish before they have learned anything.
     """
     wide = [weight for part in network.modules() if isinstance(part, Wide) for weight in part.parameters()]
     known = {id(weight) for weight in wide}
@@ -321,7 +323,7 @@ def judged(network: nn.Module, examples: Examples, rows: Ints) -> tuple[float, F
 
 
 def batch_rows(n_rows: int) -> int:
-    """Rows of a batch: the paper's 4,096, fewer where an epoch would have too few steps, by powers of two.
+    """Rows of a batch: 4,096 as in the paper, or a smaller power of two if an epoch would have too few steps.
 
     >>> batch_rows(1_000_000), batch_rows(30_000), batch_rows(100)
     (4096, 256, 32)
@@ -333,7 +335,8 @@ def batch_rows(n_rows: int) -> int:
 
 
 def patience(n_rows: int) -> int:
-    """Epochs without a lower loss: a small table's have few steps, and a network may need hundreds to get going.
+    """How many epochs to wait for a lower loss. Epochs of a small table have few steps, and a network may need hundreds to start
+    learning.
 
     >>> patience(1_000_000), patience(30_000)
     (7, 13)
@@ -343,7 +346,7 @@ def patience(n_rows: int) -> int:
 
 @contextmanager
 def threads(n: int | None) -> Iterator[None]:
-    """Within, PyTorch has so many threads; None or -1 leaves it its own number."""
+    """Inside this context PyTorch has so many threads. None or -1 leaves its own number."""
     before = torch.get_num_threads()
     if n is not None and n > 0:
         torch.set_num_threads(n)

@@ -1,4 +1,4 @@
-"""Events -> a file, one JSON object a line, each written out at once."""
+"""Events -> a file with one JSON object per line. Each line is written at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from autocross.events import Event, as_record
 
 
 class Journal:
-    """Appends to a file; what was written stays, whatever happens to the fit."""
+    """Appends events to a file. What was written stays, whatever happens to the fit."""
 
     def __init__(self, path: str) -> None:
         self.what = f"The journal {path!r}"
@@ -26,7 +26,7 @@ class Journal:
             why = error.strerror if isinstance(error, OSError) else error
             raise FileError(f"Cannot write the journal {path!r}: {why}. Give another path.") from error
         if torn:
-            self.stream.write("\n")  # to the disk with the first event
+            self.stream.write("\n")  # is written to disk together with the first event
 
     def __call__(self, event: Event) -> None:
         self.stream.write(json.dumps(as_record(event), default=str) + "\n")
@@ -37,7 +37,7 @@ class Journal:
 
 
 def ends_within_a_line(path: Path) -> bool:
-    """Whether a former fit could not write its last line to the end, on a disk that was full or because it was killed."""
+    """Whether the last line of a file is incomplete, because the disk was full or the fit was killed."""
     if not path.is_file() or path.stat().st_size == 0:
         return False
     with suppress(PermissionError), path.open("rb") as former:  # it may be for writing only

@@ -1,4 +1,4 @@
-"""Events -> the terminal: a live display on a terminal, plain lines elsewhere. Always stderr; stdout is for data."""
+"""Events -> stderr: a live display on a terminal, and plain lines elsewhere. stdout is for data."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def where(event: CandidatesRanked, time_limit: float | None) -> str:
 
 
 class PlainLines:
-    """One line an event, with the seconds in front."""
+    """One line for each event, beginning with the seconds."""
 
     what = DISPLAY
 
@@ -89,8 +89,8 @@ class PlainLines:
 
 
 class LiveDisplay:
-    """Phase, step, best score, elapsed and remaining time in one moving line, the best five candidates below it while crosses are
-    searched; what is finished stays above."""
+    """One moving line with phase, step, best score, elapsed and remaining time. During the search the best five candidates are
+    below it. What is finished stays above it."""
 
     what = DISPLAY
 
@@ -141,7 +141,7 @@ class LiveDisplay:
                 self.progress.console.print(text.strip(), highlight=False, markup=False)
 
     def best_of(self, score: float | None) -> str:
-        """The best score so far, this one included, in words."""
+        """The best score so far, including this one, in words."""
         if score is not None:
             self.best = score if self.best is None else max(self.best, score)
         return "" if self.best is None else f"best {self.metric} {self.best:.4f}"
@@ -156,7 +156,7 @@ class LiveDisplay:
 
 
 def display(metric: str) -> Observer | None:
-    """The display that fits stderr; none where there is no stderr, since stdout is for data."""
-    if sys.stderr is None:  # as Python has it where the process was started without one
+    """The display that suits stderr, or None if there is no stderr. stdout is for data."""
+    if sys.stderr is None:  # the process was started without stderr
         return None
     return LiveDisplay(metric) if sys.stderr.isatty() else PlainLines(metric)

@@ -40,8 +40,8 @@ def batches(
     most_bytes: int = MOST_BYTES,
     most_rows: int = MOST_ROWS,
 ) -> Iterator[pl.DataFrame]:
-    """The rows of the pieces in their order, as far as these columns go, about so many bytes and at most so many rows at a time.
-    The files of the pieces are of the path."""
+    """These columns of the rows of all pieces, in order, in batches of about ``most_bytes`` bytes and at most ``most_rows`` rows.
+    The pieces belong to files of the path."""
     known = files_of(path)[0]
     with understood(known, dialect):
         first = head_of(known, dialect).collect_schema()
@@ -70,7 +70,7 @@ def parquet_batches(rows: pl.LazyFrame, n_rows: int, most_bytes: int, most_rows:
     row, n = 0, min(FIRST_ROWS, rows_of(most_bytes, CELL * len(rows.collect_schema()), most_rows))
     while row < n_rows:
         batch = rows.slice(row, min(n, n_rows - row)).collect()
-        if not batch.height:  # the file has fewer rows than it had
+        if not batch.height:  # the file has fewer rows than before
             return
         row += batch.height
         n = rows_of(most_bytes, batch.estimated_size() / batch.height, most_rows)

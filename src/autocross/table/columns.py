@@ -21,7 +21,7 @@ NO_TIME = np.iinfo(np.int64).min  # stands for a missing moment
 
 @dataclass(frozen=True)
 class TextColumn:
-    """Each row's text; null, and what means the same, is missing. ``differ`` is set where it is known that no two are equal."""
+    """The text of each row. Null, and texts that mean the same, are missing. ``differ`` says that no two texts are equal."""
 
     rows: pl.Series
     differ: bool = False
@@ -31,13 +31,13 @@ class TextColumn:
 
     @cached_property
     def distinct(self) -> tuple[pl.Series, NDArray[np.int32]]:
-        """The distinct texts and, for each row, the place of its text; -1 is missing."""
+        """The distinct texts and, for each row, the place of its text, or -1 for missing."""
         from autocross.table.places import factored
 
         return factored(self.rows, self.differ)
 
     def find(self, known: Places, table: NDArray[Any]) -> NDArray[Any]:
-        """What the table has for the number of each row's text there; its last entry for other texts."""
+        """For each row, the entry of ``table`` at the number that its text has in ``known``. Unknown texts get the last entry."""
         return known.find(self.rows, table)
 
     def take(self, rows: NDArray[np.int64]) -> TextColumn:
@@ -46,7 +46,7 @@ class TextColumn:
 
 @dataclass(frozen=True)
 class ListColumn:
-    """Distinct texts and, for each row, the places of its texts; a missing row holds -1, an empty list nothing."""
+    """Distinct texts and, for each row, the places of its texts. A missing row has the place -1, an empty list has no place."""
 
     values: pl.Series
     index: NDArray[np.int32]

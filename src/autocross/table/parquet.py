@@ -1,11 +1,11 @@
-"""What a Parquet file says of itself, looked at before polars believes it.
+"""Checks what a Parquet file says about itself before polars relies on it.
 
-Polars makes room for as many values as a file claims to have, and ends the whole process where there is not so much memory: one
-bit that flips in a header is enough. So before a file is read, its footer and the headers of all its pages are checked against
-each other and against the file's size: sizes, offsets, numbers of values. That takes a small share of the time of reading.
+Polars allocates memory for as many values as a file claims to have, and ends the whole process if there is not enough: one flipped
+bit in a header is enough for that. So before a file is read, its footer and the headers of all its pages are checked against each
+other and against the size of the file: sizes, offsets and numbers of values. That takes a small share of the time of reading.
 
-What the pages hold is not looked at. In one encoding, DELTA_BYTE_ARRAY, lengths within a page have the same effect, so a file
-that uses it is read by another process first, and by this one only if that has come to its end.
+The content of pages is not checked. In one encoding, DELTA_BYTE_ARRAY, lengths within a page can have the same effect. A file that
+uses it is first read by another process, and by this one only if the other has survived.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 
 MAGIC = b"PAR1"
-SHORTEST = 12  # bytes: the mark at both ends, and the footer's length
+SHORTEST = 12  # bytes of the marks at both ends and of the length of the footer
 DEEPEST_SCHEMA = 64  # columns within columns
 DELTA_BYTE_ARRAY = 7
 REPEATED = 2
 
 
 class Damaged(Exception):  # noqa: N818  the message is put into a FileError, with the file's name
-    """Something in the file cannot be right. The text says what."""
+    """Something in the file cannot be right; the text says what."""
 
 
 def path_of(*fields: int) -> int:
@@ -56,7 +56,7 @@ CHUNK_PAGES, CHUNK_DICTIONARY = path_of(4, 1, 3, 9), path_of(4, 1, 3, 11)
 
 @dataclass(frozen=True)
 class Footer:
-    """The groups of rows and, for each column of each group in turn, a chunk: where its pages are, and what is in them."""
+    """The groups of rows and, for each column of each group, a chunk: where its pages are, and what they hold."""
 
     group_rows: Ints
     begins: Ints
@@ -75,7 +75,7 @@ class Footer:
 
 @contextmanager
 def named(name: str) -> Iterator[None]:
-    """Whatever is damaged within, is damaged in the file of this name."""
+    """Inside this context, `Damaged` becomes a FileError with the name of the file."""
     try:
         yield
     except Damaged as error:
@@ -83,7 +83,7 @@ def named(name: str) -> Iterator[None]:
 
 
 def check(name: str, source: Path | BytesIO, first_row: int = 0, n_rows: int | None = None) -> None:
-    """Refuse a file that cannot be read without harm, as far as these of its rows go, by default all."""
+    """Refuse a file that cannot be read safely. Only these rows are checked; the default is all."""
     with named(name):
         data = bytes_of(source)
         footer = footer_of(data, len(data))
@@ -98,21 +98,21 @@ def check(name: str, source: Path | BytesIO, first_row: int = 0, n_rows: int | N
 
 
 def check_footer(name: str, source: Path | BytesIO, n_bytes: int | None = None) -> None:
-    """Refuse a file whose rows and columns cannot even be counted. ``n_bytes`` is its size where only its end is here."""
+    """Refuse a file whose rows and columns cannot even be counted. ``n_bytes`` is its size, if only its end is given."""
     with named(name):
         data = bytes_of(source)
         footer_of(data, len(data) if n_bytes is None else n_bytes)
 
 
 def n_values(name: str, source: Path | BytesIO, n_bytes: int | None = None) -> int:
-    """How many values a file has in all columns, those in lists counted one by one."""
+    """How many values a file has in all columns. Each entry of a list counts."""
     with named(name):
         data = bytes_of(source)
         return int(footer_of(data, len(data) if n_bytes is None else n_bytes).n_values.sum())
 
 
 def bytes_of(source: Path | BytesIO) -> Bytes:
-    """The file as an array, of which only what is looked at is read."""
+    """The file as an array. Only the parts that are looked at are read from disk."""
     if isinstance(source, BytesIO):
         data = np.frombuffer(source.getbuffer(), np.uint8)
         data.flags.writeable = False
@@ -131,7 +131,7 @@ def new_stack() -> Ints:
 
 
 def footer_of(data: Bytes, n_bytes: int) -> Footer:
-    """What the end of a file of so many bytes says, if it can be right."""
+    """The footer of a file of so many bytes, checked for whether it can be right."""
     if len(data) < SHORTEST or data[-4:].tobytes() != MAGIC or data[:4].tobytes() != MAGIC:
         raise Damaged("it does not begin and end as a Parquet file does")
     length = int.from_bytes(data[-8:-4].tobytes(), "little")
@@ -151,7 +151,7 @@ def footer_of(data: Bytes, n_bytes: int) -> Footer:
 
 
 def single(paths: Ints, values: Ints, path: int) -> int:
-    """The one value with this path; -1 where there is none."""
+    """The only value with this path, or -1 if there is none."""
     (places,) = np.nonzero(paths == path)
     return int(values[places[-1]]) if len(places) else -1
 
@@ -172,7 +172,7 @@ def repeated_leaves(paths: Ints, values: Ints) -> NDArray[np.bool_]:
     repeated = by_owner(paths, values, ELEMENT, ELEMENT_REPETITION) == REPEATED
     n_children = by_owner(paths, values, ELEMENT, ELEMENT_CHILDREN, 0)
     found: list[bool] = []
-    open_groups: list[tuple[int, bool]] = []  # children that are still to come, and whether a row may have several of the group
+    open_groups: list[tuple[int, bool]] = []  # how many children are still to come, and whether the group is repeated
     for number, (leaf, several, children) in enumerate(zip(is_leaf.tolist(), repeated.tolist(), n_children.tolist(), strict=True)):
         if number and not open_groups:
             raise Damaged("its columns do not fit together")
@@ -202,14 +202,14 @@ def chunks(paths: Ints, values: Ints) -> Footer:
 
 
 def check_chunks(footer: Footer, repeated: NDArray[np.bool_], n_rows: int, n_bytes: int) -> None:
-    """Refuse chunks that are not within the first so many bytes, or do not have the values that rows need."""
+    """Refuse chunks that lie outside the first ``n_bytes`` bytes, or do not have as many values as the rows need."""
     n_groups, n_columns = len(footer.group_rows), len(repeated)
     if len(footer.begins) != n_groups * n_columns:
         raise Damaged(f"it has {n_columns} columns in {n_groups} groups of rows, but {len(footer.begins)} chunks of values")
     if (footer.group_rows < 0).any() or sum(footer.group_rows.tolist()) != n_rows:
         raise Damaged(f"it should have {n_rows:,} rows, but its groups of rows have other numbers")
     outside = (footer.begins < len(MAGIC)) | (footer.ends < footer.begins) | (footer.ends > n_bytes) | (footer.unpacked < 0)
-    outside &= footer.n_values != 0  # of a chunk without values some writers leave the place open
+    outside &= footer.n_values != 0  # some writers give no place for a chunk without values
     if outside.any():
         raise Damaged(f"its column {int(np.argmax(outside)) % n_columns} does not lie within it")
     rows = np.repeat(footer.group_rows, n_columns)
@@ -235,7 +235,7 @@ print("survived")
 
 
 def rehearse(source: Path | BytesIO, first_row: int, n_rows: int | None) -> None:
-    """Read these rows in a process of its own, which may end there. It has a session of its own, so that Ctrl-C leaves it alone."""
+    """Read these rows in another process, which may crash. It has a session of its own, so that Ctrl-C does not reach it."""
     content = source.getbuffer() if isinstance(source, BytesIO) else b""
     arguments = ["" if isinstance(source, BytesIO) else str(source), str(first_row), str(-1 if n_rows is None else n_rows)]
     command = [sys.executable, "-c", REHEARSAL, *arguments]

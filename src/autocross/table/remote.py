@@ -15,7 +15,7 @@ MAGIC = b"PAR1"
 
 @dataclass(frozen=True)
 class Remote:
-    """A file or folder at a URL, with as much of a Path's face as reading rows needs."""
+    """A file or folder at a URL, with those methods of a Path that reading rows needs."""
 
     url: str
 
@@ -67,7 +67,8 @@ class Remote:
         return int(store.size(path))
 
     def footer(self) -> BytesIO:
-        """What a Parquet file says of its rows and columns, as a file without any: it stands at the end, so no row is moved."""
+        """What a Parquet file says about its rows and columns, as a file without rows. It is at the end of the file, so no row is
+        fetched."""
         store, path = self.store
         n = int.from_bytes(store.cat_file(path, start=max(0, self.n_bytes - 8))[:4], "little")
         return BytesIO(MAGIC + store.cat_file(path, start=max(0, self.n_bytes - 8 - n)))

@@ -1,7 +1,7 @@
-"""Numba loops: arrays in, arrays out, nothing allocated, no thread of their own.
+"""Numba loops over arrays. They allocate nothing and start no threads.
 
-``kernel`` is the one way to compile, ``part`` for what kernels share. Kernels release the GIL, so an engine may run them in
-threads.
+``kernel`` compiles a kernel, and ``part`` compiles a function that kernels share; nothing else compiles. Kernels release the GIL,
+so an engine may run them in threads.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ event.register("numba:compile", _compiling)  # type: ignore[no-untyped-call]
 
 
 def seconds_compiling() -> float:
-    """Time that this process has spent compiling kernels so far."""
+    """Seconds that this process has spent compiling kernels so far."""
     return float(_compiling.duration) if _compiling.done else 0.0
 
 
 def kernel(function: F) -> F:
-    """Compile on first call; keep the machine code on disk where a directory for it can be written."""
+    """Compile on the first call. The machine code is kept on disk, if there is a writable directory for it."""
     return _compile(function)
 
 
 def part(function: F) -> F:
-    """Compile into every kernel that calls it: left a call, passing arrays may take longer than the work."""
+    """Compile into every kernel that calls it. As a real call, passing arrays might take longer than the work."""
     return _compile(function, forceinline=True)
 
 

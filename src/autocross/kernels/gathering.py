@@ -1,4 +1,4 @@
-"""The odds of rows: gather what they tell of a field's weights, and scale them when the weights change.
+"""Gathers gradient and curvature of a field's weights from the odds of rows, and scales the odds when weights change.
 
 codes  : uint8/16/32 (n_rows,)               the field's code in each row
 starts : int64 (n_rows + 1,)                 ragged twin: row r holds codes[starts[r]:starts[r + 1]]
@@ -8,15 +8,15 @@ fold   : uint8 (n_rows,)                     the model that must not learn from 
 odds   : float64 (n_rows, n_models)          p / (1 - p) of each model
 sums   : int64 (n_codes, n_models, 2 or 3)   gradient and curvature in fixed point, `unit` to the whole, and rows
 
-Model k learns from the rows whose fold is not k and is judged on those whose fold is k. Fixed point makes
-addition associative: however rows are spread over blocks and threads, the sums are the same to the bit. Odds instead of
-log-odds, because a change of weights multiplies them: exp is taken once a code, not once a row.
+Model k learns from the rows whose fold is not k, and is judged by those whose fold is k. Fixed point makes addition associative:
+however rows are spread over blocks and threads, the sums are the same to the bit. Odds are kept instead of log-odds, because a
+change of weights multiplies them: exp is computed once for each code, and not once for each row.
 
-For speed (benchmarks/kernels.py): what a row has is read once, before stores that might change it for all the compiler knows;
-a place it cannot know to be positive is made unsigned, or it would be tested for counting from the end. Loops over one model, or
-over as many as there are folds, are compiled apart. Of these, four are done side by side by instructions on vectors: the compiler
-sees none in a loop over five models. A machine with shorter registers does them in parts. The operations on each number are the
-same, and so are the bits.
+What makes the loops fast (benchmarks/kernels.py): the values of a row are read once, before any store, because the compiler cannot
+know that a store does not change them. An index that the compiler cannot know to be positive is made unsigned; otherwise it would
+be tested for counting from the end. Loops over one model, and over as many models as there are folds, are compiled separately. With
+five folds, four models are computed together by vector instructions, which the compiler would not use in a loop over five. A
+machine with shorter registers computes them in parts. The operations on each number are the same, and so are the bits.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Codes = NDArray[Any]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-N_FOLDS = 5  # of all the package: here, because the machine code that is kept on disk does not see a number change elsewhere
-LANES = 4  # models side by side
+N_FOLDS = 5  # for the whole package; it is here because machine code on disk would not notice a change in another file
+LANES = 4  # models that are computed together
 assert N_FOLDS == LANES + 1, "gather_folds takes the last fold on its own"
-LEARNS = 1.0 - np.eye(N_FOLDS + 1, N_FOLDS)  # which of so many models learn from a row of each fold, and from one of no fold
+LEARNS = 1.0 - np.eye(N_FOLDS + 1, N_FOLDS)  # which models learn from a row of each fold; the last entry is for a row of no fold
 
 FLOATS, INTS = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(64), LANES)
 PLACES = ir.VectorType(ir.IntType(32), LANES)
@@ -62,7 +62,7 @@ def add(sums: Ints, code: int, k: int, g: np.int64, h: np.int64) -> None:
 
 
 def write_slopes(typing: Any, odds: Any, at: Any, y: Any, scaled: Any, learns: Any, row: Any, sums: Any, to: Any) -> Any:
-    """Gradient and curvature of four models: those of odds[at:][:4] are added to sums[to:][:8], two for each model.
+    """Add gradient and curvature of four models, whose odds are odds[at:][:4], to sums[to:][:8], two numbers for each model.
 
     Arrays are flat. ``learns[row:][:4]`` is 1.0 for a model that learns from the row, else 0.0.
     """
@@ -96,7 +96,7 @@ def write_slopes(typing: Any, odds: Any, at: Any, y: Any, scaled: Any, learns: A
 
 
 def add_slopes_one_by_one(odds: Floats, at: int, y: float, scaled: float, learns: Floats, row: int, sums: Ints, to: int) -> None:
-    """What `write_slopes` writes, as plain Python: where nothing is compiled there are no instructions."""
+    """The same as `write_slopes` in plain Python, for when nothing is compiled and there are no vector instructions."""
     for k in range(LANES):
         g, h = slopes(odds[at + k], y, scaled * learns[row + k])
         sums[to + 2 * k] += g
@@ -112,14 +112,14 @@ def gather_rows(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, 
     for row in range(codes.shape[0]):
         code, own, y, scaled = codes[row], fold[row], float(label[row]), float(weight[row]) * unit
         for j in range(n_models - (own < n_models)):
-            k = j + (j >= own)  # all but its own; a branch would often be guessed wrong
+            k = j + (j >= own)  # all models except its own; a branch would often be mispredicted
             g, h = slopes(odds[row, k], y, scaled)
             add(sums, code, k, g, h)
 
 
 @part
 def gather_folds(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
-    """`gather_rows` of five models, four of them side by side, to the same bits."""
+    """`gather_rows` for five models, four of them computed together, with the same bits."""
     odd, total, learns = odds.reshape(-1), sums.reshape(-1), LEARNS.reshape(-1)
     for row in range(codes.shape[0]):
         code, own, y, scaled = codes[row], min(fold[row], N_FOLDS), float(label[row]), float(weight[row]) * unit
@@ -130,7 +130,7 @@ def gather_folds(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats,
 
 @kernel
 def gather(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
-    """Add each row's gradient and curvature to its code, and count it where sums have a third place for that."""
+    """Add the gradient and curvature of each row to its code. If sums have a third place, count the row there."""
     if odds.shape[1] == 1:
         gather_rows(codes, label, weight, fold, odds, unit, sums, 1)
     elif odds.shape[1] == N_FOLDS and sums.shape[2] == 2:
@@ -143,7 +143,7 @@ def gather(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit:
 
 @kernel
 def gather_ragged(codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
-    """`gather` for a field with any number of codes a row."""
+    """`gather` for a field with any number of codes per row."""
     n_models = odds.shape[1]
     for row in range(starts.shape[0] - 1):
         own, y, scaled = fold[row], float(label[row]), float(weight[row]) * unit
@@ -184,7 +184,7 @@ def scale_ragged_rows(codes: Codes, starts: Ints, factor: Floats, odds: Floats, 
 
 @kernel
 def scale_ragged(codes: Codes, starts: Ints, factor: Floats, odds: Floats) -> None:
-    """`scale` for a field with any number of codes a row."""
+    """`scale` for a field with any number of codes per row."""
     if odds.shape[1] == 1:
         scale_ragged_rows(codes, starts, factor, odds, 1)
     elif odds.shape[1] == N_FOLDS:

@@ -1,6 +1,6 @@
-"""The logistic loss of rows, and the steps of a field's weights that bring it down.
+"""The logistic loss of rows, and the steps of a field's weights that reduce it.
 
-Notation as in `kernels.gathering`; what makes loops fast is said there too.
+The notation is that of `kernels.gathering`, which also says what makes loops fast.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-FARTHEST = 50.0  # no weight goes beyond: the probability is 0 or 1 to the last bit, and odds must not overflow
-ROOM = 2.0**62  # of a sum in fixed point; what steps promise is cut to fit, since more than enough is enough
-CHUNK = 256  # rows of which a loop does one thing at a time: what it reads is at hand, and the compiler can do several at once
+FARTHEST = 50.0  # largest weight: there the probability is 0 or 1 to the last bit, and odds do not overflow
+ROOM = 2.0**62  # largest sum in fixed point; what steps promise is cut off there, because such a step is large anyway
+CHUNK = 256  # rows that go through a loop together: they stay in the cache, and the compiler can use vector instructions
 ROOT_HALF, LN_2 = 0x3FE6A09E00000000, math.log(2.0)  # the bits of about sqrt(1/2)
 
 
 @part
 def ln(x: float) -> float:
-    """The natural logarithm of a positive number, within 1e-15 of it: 2^n z by the series of atanh, z from 0.7 to 1.4.
+    """The natural logarithm of a positive number, within 1e-15. The number is written as 2^n z with z from 0.7 to 1.4, and log z
+    comes from the series of atanh.
 
-    It has no branch and no call, so a loop of it is done several rows at a time, and gives the same bits on every machine.
+    It has no branch and no call. So the compiler computes several rows at a time, and the bits are the same on every machine.
     """
     bits = np.float64(x).view(np.int64)
     n = (bits - ROOT_HALF) >> 52
@@ -43,7 +44,7 @@ def ln(x: float) -> float:
 
 @part
 def row_loss(odds: float, y: int) -> float:
-    """Logistic loss of one row; those below 1e-16 are not told apart."""
+    """Logistic loss of one row. Losses below 1e-16 are not told apart."""
     return ln(1.0 + (1.0 / odds if y == 1 else odds))
 
 
@@ -89,7 +90,7 @@ def try_scales_ragged(
     unit: float,
     losses: Ints,
 ) -> None:
-    """`try_scales` for a field with any number of codes a row."""
+    """`try_scales` for a field with any number of codes per row."""
     for row in range(starts.shape[0] - 1):
         k = fold[row]
         if k < odds.shape[1]:
@@ -120,8 +121,9 @@ def total_loss(label: Any, weight: Any, fold: Any, odds: Floats, unit: float, lo
 def best_move(g: float, h: float, l1: float, w: float) -> float:
     """The u that minimises g*u + h*(exp|u| - |u| - 1) + l1*|w + u|.
 
-    The middle term bounds the logistic loss from above (its third derivative is at most its second), so the step
-    never raises the penalised loss, needs no learning rate, and is Newton's when it is small. Steps below 1e-16 are none.
+    The middle term bounds the logistic loss from above, because the third derivative of that loss is at most its second. So the
+    step never raises the penalised loss and needs no learning rate; if it is small, it is Newton's step. Steps below 1e-16 become
+    zero.
     """
     up, down, bend = g + l1, g - l1, h if h > 0.0 else 1.0
     u = math.copysign(ln(1.0 + abs(up) / bend), -up)
@@ -133,7 +135,8 @@ def best_move(g: float, h: float, l1: float, w: float) -> float:
 
 @kernel
 def tie(sums: Ints, tied: Any) -> None:
-    """Add the sums of the codes marked in `tied` (n_codes, n_models), too rare for a weight of their own, to those of code 1."""
+    """Add the sums of all codes that `tied` (n_codes, n_models) marks to those of code 1: they are too rare for weights of their
+    own."""
     for k in range(sums.shape[1] if sums.shape[0] > 2 else 0):
         g, h = np.int64(0), np.int64(0)
         for code in range(2, sums.shape[0]):
@@ -170,8 +173,8 @@ def first_steps(sums: Ints, unit: float, tied: Any, penalties: Floats, width: in
 
 @part
 def moves(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: float, width: int, delta: Floats) -> np.int64:
-    """The loop of `step`, several weights at once: those of tied codes too, but they promise nothing."""
-    inverse, coarse = 1.0 / unit, unit / 1024  # units are powers of two: nothing is lost
+    """The loop of `step`, several weights at a time. Tied codes are computed too, but they promise nothing."""
+    inverse, coarse = 1.0 / unit, unit / 1024  # units are powers of two, so nothing is rounded
     promised, most = np.int64(0), ROOM / weight.shape[0]  # in fixed point: the order of the codes must not matter
     for i in range(weight.shape[0]):
         w = weight[i]
@@ -186,8 +189,9 @@ def moves(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: flo
 def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: float, width: int, delta: Floats) -> float:
     """Fill `delta` with the step of the field's weights; return the decrease of the loss it promises.
 
-    A tied code shares the weight of code 1, to which `tie` has added its sums. With at most `width` codes a row the
-    loss is bounded by the mean of its value at `width` times each single step (Jensen), hence the division.
+    A tied code shares the weight of code 1, to which `tie` has added its sums. If a row has up to `width` codes, the loss after all
+    steps is at most the mean of the losses after `width` times each single step (Jensen's inequality). Hence steps are divided by
+    `width`.
     """
     rows = (sums.reshape(-1), unit, weight.reshape(-1), tied.reshape(-1))
     if l1 == 0.0 and width == 1:  # compiled apart
@@ -203,7 +207,7 @@ def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: floa
 
 @kernel
 def centre(weight: Floats, tied: Any, unit: float, mean: Floats) -> None:
-    """Fill `mean` with each model's mean weight of the codes that have their own, and take it off all weights."""
+    """Fill `mean` with the mean weight of each model, over the codes that are not tied, and subtract it from all weights."""
     for k in range(weight.shape[1]):
         total, n = np.int64(0), 0  # in fixed point: the order of the codes must not matter
         for code in range(weight.shape[0]):
@@ -217,7 +221,8 @@ def centre(weight: Floats, tied: Any, unit: float, mean: Floats) -> None:
 
 @part
 def solve_chain(m: int, slope: Floats, bend: Floats, hold: Floats, move: Floats) -> float:
-    """Newton's step of the first `m` weights, each tied to the one before by `hold`; spoils `bend`, returns the largest change."""
+    """Newton's step of the first `m` weights, each held to the one before by `hold`. Overwrites `bend`; returns the largest
+    change."""
     move[0] = -slope[0]
     for i in range(1, m):
         ratio = hold[i] / bend[i - 1]
@@ -237,8 +242,8 @@ def chained_step(
 ) -> float:
     """`step` for a field with neighbours, whose weights are held together by smooth / gap / 2 * difference^2.
 
-    Newton's step of a chain solves a tridiagonal system. Shortened by log(1 + m) / m, m being its largest change, it never
-    raises the penalised loss, for the same reason as `best_move`. Tied codes are passed over.
+    Newton's step of a chain solves a tridiagonal system. It is shortened by the factor log(1 + m) / m, where m is its largest
+    change. Then it never raises the penalised loss, for the same reason as in `best_move`. Tied codes are skipped.
     """
     n = order.shape[0]
     code, hold = np.empty(n, np.uint64), np.empty(n)

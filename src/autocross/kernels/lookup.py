@@ -1,6 +1,6 @@
 """Values -> places: a table of hashes, and a search among edges.
 
-hashes : uint64 (n_rows,)     those of the rows' values
+hashes : uint64 (n_rows,)     hash of the value of each row
 keys   : uint64 (n_slots,)    hash kept in each slot; n_slots is a power of two, a hash lies in or behind the slot of its last bits
 number : int32 (n_slots,)     the number of the slot's value, -1 where there is none
 """
@@ -21,7 +21,7 @@ CHUNK = 256  # rows of which a loop does one thing at a time, as in `kernels.log
 
 @part
 def slot_of(hashed: np.uint64, keys: Hashes, number: Numbers) -> np.uint64:
-    """The slot that has the hash, or the empty one where it belongs."""
+    """The slot that has the hash, or the empty slot in which it belongs."""
     last = np.uint64(keys.shape[0] - 1)
     slot = hashed & last
     while number[slot] >= 0 and keys[slot] != hashed:
@@ -41,9 +41,10 @@ def enter(
     first: NDArray[np.int64],
     index: Numbers,
 ) -> tuple[int, int]:
-    """Number the rows' values into `index`, from `row` on, and count them; `n` have numbers, `n_before` had before these rows.
+    """Write the numbers of the rows' values into `index`, beginning at `row`, and count them. `n` values have numbers so far, and
+    `n_before` had numbers before these rows.
 
-    A new value takes the next number, and its row goes into `first`. Ends early where the table is half full; returns how far
+    A new value gets the next number, and its row goes into `first`. The loop ends early if the table is half full. Returns how far
     it came, in rows and in numbers.
     """
     while row < hashes.shape[0] and 2 * n < keys.shape[0]:
@@ -62,7 +63,7 @@ def enter(
 
 @kernel
 def find(hashes: Hashes, keys: Hashes, number: Numbers, table: Any, found: Any) -> None:
-    """What the table has for the number of each row's value; its last entry where the value has none."""
+    """For each row, the entry of the table at the number of its value. A value without a number gets the last entry."""
     last = table.shape[0] - 1
     for row in range(hashes.shape[0]):
         own = number[slot_of(hashes[row], keys, number)]
@@ -71,14 +72,14 @@ def find(hashes: Hashes, keys: Hashes, number: Numbers, table: Any, found: Any) 
 
 @kernel
 def spread(table: Any, index: Numbers, found: Any) -> None:
-    """What the table has for each row's number."""
+    """For each row, the entry of the table at its number."""
     for row in range(index.shape[0]):
         found[row] = table[np.uint32(index[row])]
 
 
 @part
 def in_order(bits: np.int64) -> np.int64:
-    """A float's bits as a whole number of the same order."""
+    """The bits of a float as a whole number. Whole numbers made so have the order of the floats."""
     return bits ^ ((bits >> np.int64(63)) & np.int64(0x7FFFFFFFFFFFFFFF))
 
 
@@ -86,22 +87,22 @@ def in_order(bits: np.int64) -> np.int64:
 def locate(
     values: NDArray[np.float64], bits: NDArray[np.int64], edges: NDArray[np.int64], start: Any, shift: int, levels: int, place: Any
 ) -> None:
-    """How many edges are no larger than each value; for NaN one more than there are edges.
+    """For each value, how many edges are not larger; for NaN, one more than there are edges.
 
-    `bits` are those of the values, `edges` those of the edges made to be in order, padded with the largest number. The upper bits
-    of a value, less those of the first edge, tell by `start` where to begin; the rest is a search among fewer than 2 ** `levels`
-    edges, without branches: they would be guessed wrong.
+    `bits` has the bits of the values. `edges` has the bits of the edges, made by `in_order` and padded with the largest number. The
+    upper bits of a value, minus those of the first edge, are an index into `start`, which says where to begin. What remains is a
+    search among fewer than 2 ** `levels` edges. It has no branches, because these would be mispredicted.
     """
     n = edges.shape[0] - (1 << levels)
     low, high = edges[0], edges[n - 1]
     x, at = np.empty(CHUNK, np.int64), np.empty(CHUNK, np.uint64)
     for first in range(0, bits.shape[0], CHUNK):
-        # Views, whose places count from zero: the compiler knows that none counts from the end.
+        # In views indices count from zero, so the compiler knows that none counts from the end.
         own, value, found = bits[first : first + CHUNK], values[first : first + CHUNK], place[first : first + CHUNK]
         for i in range(own.shape[0]):
             x[i] = in_order(own[i])
             at[i] = start[np.uint64(min(max(x[i], low), high) - low) >> np.uint64(shift)]
-        # Of a level, several rows at once. Shifted, not multiplied or chosen: of those the compiler makes a branch.
+        # One level for several rows at a time. A shift is used, because the compiler turns a product or a choice into a branch.
         for up in range(1, levels + 1):
             level = np.uint64(levels - up)
             middle = (np.uint64(1) << level) - np.uint64(1)

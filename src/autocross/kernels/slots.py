@@ -1,7 +1,7 @@
-"""Slots of a candidate cross: where its keys are counted while candidates compete.
+"""The slots of a candidate cross, in which its keys are counted while candidates compete.
 
 keys  : int64 (n_entries,)    key of the cross in each entry
-slots : uint32 (n_entries,)   a key's slot, the key itself where there are slots for all
+slots : uint32 (n_entries,)   slot of each key; the key itself if there are slots for all keys
 bits  : uint8                 one for each slot, the first in the highest place: whether it has a code of its own
 """
 
@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 
 @kernel
 def lay_out(keys: Ints, hashed: bool, n_seen: int, slots: NDArray[np.uint32], counts: Ints) -> None:
-    """Give each key its slot, and count those of the first `n_seen` entries."""
+    """Give each key its slot, and count the slots of the first `n_seen` entries."""
     n_slots = np.uint64(counts.shape[0])
     for at in range(keys.shape[0]):
         key = np.uint64(keys[at])
@@ -31,7 +31,8 @@ def lay_out(keys: Ints, hashed: bool, n_seen: int, slots: NDArray[np.uint32], co
 
 @kernel
 def number(bits: Any, first: int, others: int, code: NDArray[np.uint32]) -> int:
-    """Number the slots that have a code of their own, from `first` on; the `others` share one. Returns how many codes there are."""
+    """Number the slots that have a code of their own, beginning with `first`. The `others` share a code. Returns the number of
+    codes."""
     following = first
     for slot in range(code.shape[0]):
         own = (bits[slot >> 3] >> (7 - (slot & 7))) & 1

@@ -231,7 +231,7 @@ class Unpacking:
         require(1 <= len(beam) <= (self.options.beam_width if round else 1), "it follows an impossible number of sets")
         n_arrays = len(self.coders) + 2 * sum(len(state.regression.terms) for state in beam)
         require(len(self.stored.checksums) == n_arrays, "it has arrays that belong to nothing")
-        undefined = policy_of(self.options).compete_in is None  # then they compete in the metric, which few rows may leave undefined
+        undefined = policy_of(self.options).compete_in is None  # in the metric, which few rows may leave undefined
         crosses = in_order([cross for cross, _ in facts["last"]])
         gains = [finite(gain, "gain", undefined=undefined) for _, gain in facts["last"]]
         last = dict(zip(map(self.cross, crosses), gains, strict=True))

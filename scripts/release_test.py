@@ -23,7 +23,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 RESOLUTION = {"lowest": "lowest-direct", "newest": "highest"}
 
 # Tests of the repository, not of the package.
-NOT_OF_THE_PACKAGE = ("architecture", "benchmarks", "criteo_like", "docs", "paper", "release")
+NOT_OF_THE_PACKAGE = ("architecture", "benchmarks", "criteo_like", "docs", "golden_models", "paper", "release")
 
 
 class StepError(Exception):

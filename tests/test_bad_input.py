@@ -439,6 +439,20 @@ def test_a_csv_that_is_not_utf8(good: Path, refused: Refused, tmp_path: Path) ->
     refused("predict", good, path, "-o", tmp_path / "scores.csv", message=message)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_csv_in_utf16_that_does_not_say_so(encoding: str, refused: Refused, tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_bytes("job,bought\ncook,yes\ncafé,no\n".encode(encoding))
+    refused_fit(refused, path, r"invalid utf-8 sequence.*Convert the file, for example with: iconv -f UTF-16 -t UTF-8")
+
+
+@pytest.mark.parametrize("weights", [[10**5000], ["a"], [1j]], ids=["digits", "text", "complex"])
+def test_weights_that_are_no_numbers(weights: list[Any]) -> None:
+    frame = clients()
+    with pytest.raises(TableError, match="Sample weights must be numbers: "):
+        classifier().fit(frame, "bought", sample_weight=weights * frame.height)
+
+
 def test_a_compressed_csv_that_is_not_utf8(refused: Refused, tmp_path: Path) -> None:
     path = tmp_path / "train.csv.gz"
     with pa.output_stream(path, compression="gzip") as stream:

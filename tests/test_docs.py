@@ -39,6 +39,12 @@ def test_the_list_of_options_is_seen_everywhere(estimator: Any) -> None:
     assert all(f"\n{name}\n    " in fitted for name in ("model_", "scorer_", "crosses_", "history_", "feature_names_in_"))
 
 
+@pytest.mark.parametrize("name", ["n_jobs", "time_limit", "memory_limit", "random_state", "min_count", "max_crosses"])
+def test_a_number_of_too_many_digits_is_told(name: str) -> None:
+    with pytest.raises(OptionError, match=rf"Option {name}=a whole number of 16,610 bits is out of range"):
+        Options(**{name: 10**5000})
+
+
 def test_options_of_a_fit_do_not_change() -> None:
     options = Options(max_order=3)
     with pytest.raises(AttributeError, match=r"Options cannot be changed\. Make new ones with another max_order\."):

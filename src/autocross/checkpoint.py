@@ -172,7 +172,10 @@ def opened(folder: Path) -> Iterator[tuple[Path, Stored]]:
     """Open the checkpoint of a folder. Anything wrong with it raises a FileError, whether it is found here or by the caller."""
     path = folder / FILE
     if not os.path.isfile(path):
-        raise FileError(f"There is no checkpoint in {str(folder)!r}. Give the folder that checkpoint= named, or leave resume out.")
+        raise FileError(
+            f"There is no checkpoint in {str(folder)!r}: no round of a search was kept there. "
+            "Give the folder that checkpoint= named, or leave resume out."
+        )
     try:
         with store.opened(path, KEY, "checkpoint") as stored:
             written = stored.facts["format"]

@@ -10,13 +10,22 @@ from autocross.errors import BundleError
 
 MOST_CHARACTERS = 1 << 16  # most characters of a name or a remark
 MOST_BUCKETS = 4  # most buckets for each value that has a code of its own
-SHOWN = 200  # characters of a name that a message shows
+SHOWN = 200  # characters of a name or a value that a message shows
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which cannot be printed
 DAMAGED = "The file is damaged or was not written by autocross; save or copy it again."
 
 MOST_WEIGHT = 1e100  # no sum of weights within this bound is infinite
 
 Facts = dict[str, Any]
+
+
+def shown(value: Any) -> str:
+    """A value for a message, of limited length. It works for any value."""
+    try:
+        text = repr(value)
+    except Exception:  # a foreign type may raise anything; Python itself refuses to write whole numbers of too many digits
+        text = f"a whole number of {value.bit_length():,} bits" if isinstance(value, int) else f"a value of {type(value).__name__}"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def require(condition: bool, complaint: str) -> None:

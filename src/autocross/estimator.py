@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 import autocross
 from autocross import checkpoint
+from autocross.checks import shown
 from autocross.errors import AutoCrossError, LabelError, OptionError, TableError
 from autocross.events import FitStarted, Reporter
 from autocross.features import FieldCodes
@@ -272,7 +273,7 @@ def observed(options: Options, data: Any) -> Iterator[tuple[Options, Reporter]]:
         if not options.quiet:
             reporter.attempt(DISPLAY, show)
         given = values_of(options)
-        unusual = {entry.name: given[entry.name] for entry in fields(options) if repr(given[entry.name]) != repr(entry.default)}
+        unusual = {entry.name: given[entry.name] for entry in fields(options) if shown(given[entry.name]) != shown(entry.default)}
         reporter.tell(FitStarted, version=autocross.__version__, options=unusual)
         yield options, reporter
     finally:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from inspect import cleandoc
 from typing import Any, Literal, get_args, get_type_hints
 
+from autocross.checks import shown
 from autocross.errors import OptionError
 
 EngineName = Literal["serial", "threads", "ray"]
@@ -173,7 +174,7 @@ class Options(Checked, OptionList):
     def check_together(self) -> None:
         for granularity in () if self.granularities is None else self.granularities:
             if not is_whole(granularity) or not 2 <= granularity <= MANY:
-                raise OptionError(f"Option granularities holds {granularity!r}. Give whole numbers of bins from 2 to {MANY}.")
+                raise OptionError(f"Option granularities holds {shown(granularity)}. Give whole numbers of bins from 2 to {MANY}.")
         if self.exclude is not None and "" in list(self.exclude):
             raise OptionError("Option exclude holds ''. Give names of columns; a column without a name must be renamed.")
         if self.n_jobs == 0:
@@ -195,7 +196,7 @@ class DeepOptions(Options, DeepOptionList):
         sizes = self.hidden
         if not isinstance(sizes, Sequence) or not all(is_whole(size) and 1 <= size <= MANY for size in sizes):
             raise OptionError(
-                f"Option hidden={sizes!r} is no list of sizes. Give whole numbers from 1 to {MANY}, as in (400, 400)."
+                f"Option hidden={shown(sizes)} is no list of sizes. Give whole numbers from 1 to {MANY}, as in (400, 400)."
             )
         if len(sizes) > MOST_HIDDEN:
             raise OptionError(f"Option hidden has {len(sizes)} layers. Give at most {MOST_HIDDEN}.")
@@ -208,41 +209,43 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
         return
     if all(isinstance(choice, str) for choice in kinds):
         if value not in kinds:
-            raise OptionError(f"Option {name}={value!r} is unknown. Choose one of: {', '.join(kinds)}.")
+            raise OptionError(f"Option {name}={shown(value)} is unknown. Choose one of: {', '.join(kinds)}.")
     elif entry.metadata["at_least"] is not None:
         check_number(entry, float in kinds, value)
     elif entry.metadata["one_of"]:
         if value not in entry.metadata["one_of"]:
             signs = ", ".join(map(repr, entry.metadata["one_of"]))
-            raise OptionError(f"Option {name}={value!r} is unknown. Choose one of: {signs}, or leave it out.")
+            raise OptionError(f"Option {name}={shown(value)} is unknown. Choose one of: {signs}, or leave it out.")
     elif str in kinds:
         if not isinstance(value, (str, os.PathLike)):
-            raise OptionError(f"Option {name}={value!r} is no text. Give a text, or leave it out.")
+            raise OptionError(f"Option {name}={shown(value)} is no text. Give a text, or leave it out.")
         if not os.fspath(value):
-            raise OptionError(f"Option {name}={value!r} is empty. Give a text, or leave it out.")
+            raise OptionError(f"Option {name}={shown(value)} is empty. Give a text, or leave it out.")
         if "\0" in os.fspath(value):
-            raise OptionError(f"Option {name}={value!r} holds a zero byte. Give a text without, or leave it out.")
+            raise OptionError(f"Option {name}={shown(value)} holds a zero byte. Give a text without, or leave it out.")
     elif bool in kinds:
         if not is_truth(value):
-            raise OptionError(f"Option {name}={value!r} is neither True nor False. Give one of the two.")
+            raise OptionError(f"Option {name}={shown(value)} is neither True nor False. Give one of the two.")
     elif name in ("exclude", "granularities"):
         if isinstance(value, str):
-            raise OptionError(f"Option {name}={value!r} is one text. Give a list, as in [{value!r}].")
+            raise OptionError(f"Option {name}={shown(value)} is one text. Give a list, as in [{shown(value)}].")
         if not isinstance(value, Iterable):
-            raise OptionError(f"Option {name}={value!r} is no list. Give one, as in [{value!r}].")
+            raise OptionError(f"Option {name}={shown(value)} is no list. Give one, as in [{shown(value)}].")
     elif name == "types" and not isinstance(value, Mapping):
-        raise OptionError(f"Option types={value!r} is not a mapping. Give column names and kinds, as in {{'zip': 'categorical'}}.")
+        raise OptionError(
+            f"Option types={shown(value)} is not a mapping. Give column names and kinds, as in {{'zip': 'categorical'}}."
+        )
 
 
 def check_number(entry: DataField[Any], fractions: bool, value: Any) -> None:
     """Refuse what is not a number, or out of bounds. NaN is always out of bounds."""
     if not is_whole(value) and not (fractions and isinstance(value, float)):
-        raise OptionError(f"Option {entry.name}={value!r} is not a {'' if fractions else 'whole '}number. Give one.")
+        raise OptionError(f"Option {entry.name}={shown(value)} is not a {'' if fractions else 'whole '}number. Give one.")
     low, high = entry.metadata["at_least"], entry.metadata["at_most"]
     if not low <= value <= high:
         bounds = f"at least {low}" if value < low else f"between {low} and {high}"
         otherwise = ", or leave it out" if entry.default is None else ""
-        raise OptionError(f"Option {entry.name}={value!r} is out of range. Give a number {bounds}{otherwise}.")
+        raise OptionError(f"Option {entry.name}={shown(value)} is out of range. Give a number {bounds}{otherwise}.")
 
 
 def is_truth(value: Any) -> bool:

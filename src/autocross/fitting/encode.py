@@ -45,7 +45,6 @@ class Rows:
     total_weight: float
     target: str
     classes: Classes
-    exponent: int  # sample weights were divided by 2 to this power
 
     @property
     def mean_weight(self) -> float:
@@ -223,7 +222,7 @@ def fill(run: Run, source: Source, contents: Contents, encoder: Encoder, min_cou
         give_back()
     n_labels = np.sum([share.n_labels for share in filled], axis=0)
     total_weight = math.ldexp(contents.total_weight, -exponent)
-    rows = Rows(n_rows, int(n_labels.min()), total_weight, source.target, contents.classes, exponent)
+    rows = Rows(n_rows, int(n_labels.min()), total_weight, source.target, contents.classes)
     widths = np.max([share.widths for share in filled], axis=0)[stems].tolist()
     return Encoded(encoder.widened(widths), rows, folds, redraw, min_count)
 

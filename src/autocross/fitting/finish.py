@@ -95,8 +95,8 @@ def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross
         metric=metric,
         score=score,
     )
-    # In units of the original sample weights, so that a refit compares new rows with the penalties as the fit did.
-    penalties = tuple(finished.penalties[term].times(2.0**rows.exponent) for term in producer.terms)
+    # In units of a row's mean weight: only how rows weigh against each other counts, in a refit too.
+    penalties = tuple(finished.penalties[term].times(1.0 / rows.mean_weight) for term in producer.terms)
     return Model(producer, finished.intercept, tuple(finished.weights), penalties, about, finished.additions)
 
 

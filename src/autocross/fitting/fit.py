@@ -86,8 +86,8 @@ def refit(model: Model, part: Part, target: str, options: Options, reporter: Rep
     total_weight = reading.weighed(reading.weigh(part.weight))
     exponent = reading.mean_exponent(total_weight, len(label))
     weight, total_weight = np.ldexp(part.weight, -exponent), math.ldexp(total_weight, -exponent)
-    rows = Rows(len(label), int(np.bincount(label).min()), total_weight, target, Classes(*model.about.classes), exponent)
-    penalties = {term: penalty.times(2.0**-exponent) for term, penalty in zip(producer.terms, model.penalties, strict=True)}
+    rows = Rows(len(label), int(np.bincount(label).min()), total_weight, target, Classes(*model.about.classes))
+    penalties = {term: penalty.times(rows.mean_weight) for term, penalty in zip(producer.terms, model.penalties, strict=True)}
     start = {INTERCEPT: np.array([model.intercept]), **dict(zip(producer.terms, model.weights, strict=True))}
     with started(options, reporter, Interrupt(), 1.0, on_disk=False) as run:
         n_blocks = n_lots(rows.n_rows, run.engine.n_workers)

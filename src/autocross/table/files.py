@@ -215,7 +215,9 @@ def explain(error: BaseException, path: Place, dialect: Dialect) -> str:
     if isinstance(error, OSError) and error.errno is not None:
         return f"{text}. Check the path and its permissions."
     if "utf-8" in text.lower() or "utf8" in text.lower():
-        return f"{text}{first_undecodable(local(path))}. Convert the file, for example with: iconv -f LATIN1 -t UTF-8"
+        where = first_undecodable(local(path))
+        encoding = "UTF-16" if r"\x00" in where else "LATIN1"  # every other byte of Western text in UTF-16 is zero
+        return f"{text}{where}. Convert the file, for example with: iconv -f {encoding} -t UTF-8"
     if not is_parquet(path) and ("could not parse" in text or "conversion from" in text):  # part by part: its head had numbers only
         way_out = "Declare the column's kind, as in types={'zip': 'categorical'}, or raise memory_limit."
         return f"{text}. {way_out} {how_it_was_read(path, dialect)}"
@@ -232,6 +234,8 @@ def how_it_was_read(path: Place, dialect: Dialect) -> str:
 
 def first_undecodable(path: Path) -> str:
     """The place of the first bytes that are not UTF-8, in a file that is not compressed."""
+    if path.suffix.lower() in (".gz", ".zst"):
+        return ""
     with open(path, "rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:

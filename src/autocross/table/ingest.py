@@ -134,7 +134,7 @@ def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | 
 
 def declared_text(types: Mapping[str, str]) -> list[str]:
     """Columns that a CSV reader must leave as text, because the user declared them so."""
-    return [name for name, kind in types.items() if is_read_as_text(kind.partition(":")[0])]
+    return [name for name, kind in types.items() if is_read_as_text(str(kind).partition(":")[0])]
 
 
 def take_target(X: Any, y: Any, sample_weight: Any, dialect: Dialect) -> tuple[pl.DataFrame, str]:
@@ -190,7 +190,11 @@ def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_ro
     if sample_weight is None:
         return np.ones(n_rows, np.float32)
     values = frame[sample_weight].cast(pl.Float64, strict=False).to_numpy() if isinstance(sample_weight, str) else sample_weight
-    weight = np.asarray(values, dtype=np.float64)
+    try:
+        weight = np.asarray(values)
+        weight = weight.astype(np.float64, casting="same_kind" if weight.dtype.kind == "c" else "unsafe")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TableError(f"Sample weights must be numbers: {error}. Give one weight a row.") from None
     if weight.shape != (n_rows,):
         raise TableError(f"Sample weights have shape {weight.shape}, but there are {n_rows} rows. Give one weight a row.")
     bad = ~((weight == 0) | ((weight >= LEAST_WEIGHT) & (weight <= MOST_WEIGHT)))

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from autocross.checks import shown as shown
 from autocross.errors import ColumnError
 
 # Cells that mean "no value" in files and in text columns alike.
@@ -52,17 +53,6 @@ NO_VALUE = ("NAType", "NaTType", "MaskedConstant")  # pandas' NA and NaT and Num
 AS_IT_IS = frozenset({type(None), bool, int, str, bytes, date, timedelta, list, tuple, set, frozenset, dict})
 FIXED_UNITS = {"W": "weeks", "D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
 FINER_UNITS = ("ns", "ps", "fs", "as")
-
-MOST_SHOWN = 200  # characters of a value that a message shows
-
-
-def shown(value: Any) -> str:
-    """A value for a message, of limited length. It works for any value."""
-    try:
-        text = repr(value)
-    except Exception:  # a foreign type may raise anything; Python itself refuses to write whole numbers of too many digits
-        text = f"a whole number of {value.bit_length():,} bits" if isinstance(value, int) else f"a value of {type(value).__name__}"
-    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."
 
 
 def refused(column: str, kind: str, place: str, value: str, way_out: str) -> ColumnError:

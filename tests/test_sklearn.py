@@ -6,6 +6,7 @@ import copy
 import inspect
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -498,11 +499,19 @@ def test_refit_on_the_same_rows_changes_little(classifier: AutoCrossClassifier, 
     np.testing.assert_allclose(again.predict_proba(X), classifier.predict_proba(X), atol=1e-3)
 
 
-def test_a_weight_of_2_is_the_row_twice(classifier: AutoCrossClassifier, X: pl.DataFrame, y: NDArray[Any]) -> None:
+def test_a_weight_of_2_is_the_row_twice_but_for_the_penalties(
+    classifier: AutoCrossClassifier, X: pl.DataFrame, y: NDArray[Any]
+) -> None:
+    """Weights count in relation to each other, so that penalties weigh against a row of mean weight."""
     times = np.random.default_rng(4).integers(0, 4, len(y))
     rows = np.repeat(np.arange(len(y)), times)
     weighted = copy.deepcopy(classifier).refit(X, y, sample_weight=times)
-    repeated = copy.deepcopy(classifier).refit(X[rows], y[rows])
+    scaled = copy.deepcopy(classifier).refit(X, y, sample_weight=3.0 * times)
+    np.testing.assert_allclose(weighted.predict_proba(X), scaled.predict_proba(X), atol=1e-6)
+    held = copy.deepcopy(classifier)
+    mean_weight = times[times > 0].mean()
+    held._keep(replace(held.model_, penalties=tuple(penalty.times(mean_weight) for penalty in held.model_.penalties)))
+    repeated = held.refit(X[rows], y[rows])
     np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-6)
     assert np.abs(weighted.predict_proba(X) - classifier.predict_proba(X)).max() > 0.01
 

@@ -213,7 +213,7 @@ def test_a_journal_is_appended_to_a_journal_only(data: Path, tmp_path: Path, ref
     assert started == 2
     for content in ("a,b\n1,2\n", '{"a": 1}\n', "[1]\n", "\xff"):
         journal.write_text(content, encoding="latin-1")
-        refused(*command, message=f"Cannot append to {str(journal)!r}: it is no journal of autocross. Give another path.")
+        refused(*command, message=f"Cannot write the journal {str(journal)!r}: it is no journal of autocross. Give another path.")
 
 
 def test_the_library_saves_where_it_is_told_to(classifier: AutoCrossClassifier, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class Journal:
         self.what = f"The journal {path!r}"
         try:
             if not may_append(Path(path)):
-                raise FileError(f"Cannot append to {path!r}: it is no journal of autocross. Give another path.")
+                raise ValueError("it is no journal of autocross")
             torn = ends_within_a_line(Path(path))
             self.stream: IO[str] = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  closed by close
         except (OSError, ValueError) as error:

@@ -16,24 +16,24 @@ from autocross.features import Field
 DETERMINED = frozenset({"month", "quarter"})  # a month has one quarter
 
 
-def may_meet(one: Field, other: Field) -> bool:
+def may_meet(first: Field, second: Field) -> bool:
     """Whether two fields may be in one cross."""
-    if one.column != other.column:
+    if first.column != second.column:
         return True
-    parts = {one.part, other.part}
+    parts = {first.part, second.part}
     return len(parts) == 2 and "" not in parts and parts != DETERMINED
 
 
 def children(features: Iterable[Cross], fields: Sequence[Field], max_order: int | None) -> list[Cross]:
     """All crosses of two features, except those that are features already."""
     present = [feature for feature in features if feature]
-    known, found = set(present), set()
-    for one, other in combinations(present, 2):
-        cross = tuple(sorted({*one, *other}))
-        if cross in known or cross in found:
+    existing, crosses = set(present), set()
+    for first, second in combinations(present, 2):
+        cross = tuple(sorted({*first, *second}))
+        if cross in existing or cross in crosses:
             continue
-        if max_order is not None and len({fields[at].column for at in cross}) > max_order:
+        if max_order is not None and len({fields[number].column for number in cross}) > max_order:
             continue
         if all(may_meet(fields[a], fields[b]) for a, b in combinations(cross, 2)):
-            found.add(cross)
-    return sorted(found)
+            crosses.add(cross)
+    return sorted(crosses)

@@ -24,33 +24,33 @@ MOST_BITS = 22  # log2 of the largest number of buckets by which rare keys are r
 # Tasks.
 
 
-def sift(block: Block, one: Candidate, n_buckets: int, least: int) -> Ints:
+def sift(block: Block, candidate: Candidate, n_buckets: int, least: int) -> Ints:
     """How many entries have a key in each bucket. Counts stop at ``least``, beyond which they do not matter."""
-    found = np.zeros(n_buckets, np.int64)
-    for part in in_parts([block.coded((at,)) for at in one.cross]):
-        keys = cross_key(pair_up(part)[0], one.sizes)
-        slots.lay_out(keys, True, len(keys), np.empty(len(keys), np.uint32), found)
-    return np.minimum(found, least, out=found)
+    counts = np.zeros(n_buckets, np.int64)
+    for part in in_parts([block.coded((number,)) for number in candidate.cross]):
+        keys = cross_key(pair_up(part)[0], candidate.sizes)
+        slots.lay_out(keys, True, len(keys), np.empty(len(keys), np.uint32), counts)
+    return np.minimum(counts, least, out=counts)
 
 
-def distinct(block: Block, one: Candidate, n_buckets: int, bits: NDArray[np.uint8]) -> tuple[Ints, NDArray[np.uint32], Ints]:
+def distinct(block: Block, candidate: Candidate, n_buckets: int, bits: NDArray[np.uint8]) -> tuple[Ints, NDArray[np.uint32], Ints]:
     """The distinct keys of a cross in the buckets that ``bits`` marks, the codes of the fields behind each key, and how many
     entries have it."""
-    enough, exact = np.unpackbits(bits, count=n_buckets).view(np.bool_), math.prod(one.sizes) <= MODULUS
-    found: list[Ints] = []
+    enough, exact = np.unpackbits(bits, count=n_buckets).view(np.bool_), math.prod(candidate.sizes) <= MODULUS
+    kept_keys: list[Ints] = []
     values: list[NDArray[np.uint32]] = []  # needed for hashed keys, from which codes cannot be computed
-    for part in in_parts([block.coded((at,)) for at in one.cross]):
+    for part in in_parts([block.coded((number,)) for number in candidate.cross]):
         columns, _ = pair_up(part)
-        keys = cross_key(columns, one.sizes)
+        keys = cross_key(columns, candidate.sizes)
         kept = enough[keys % n_buckets]
-        found.append(keys[kept])
+        kept_keys.append(keys[kept])
         if not exact:
             values.append(np.stack([column[kept] for column in columns], axis=1).astype(np.uint32))
-    keys = np.concatenate(found)
-    del found
+    keys = np.concatenate(kept_keys)
+    del kept_keys
     if exact:
-        keys, counts = count_keys(keys, one.sizes)
-        return keys, values_of(keys, one.sizes), counts
+        keys, counts = count_keys(keys, candidate.sizes)
+        return keys, values_of(keys, candidate.sizes), counts
     keys, entry, counts = np.unique(keys, return_index=True, return_counts=True)
     return keys, np.concatenate(values)[entry], counts.astype(np.int64)
 
@@ -58,7 +58,7 @@ def distinct(block: Block, one: Candidate, n_buckets: int, bits: NDArray[np.uint
 @changes(lambda coder: [codes_of(coder.fields)], anew=True)
 def put(block: Block, coder: CrossCoder) -> int:
     """Keep the codes of the cross; returns the largest number of codes in a row."""
-    coded = coder.encode([block.coded((at,)) for at in coder.fields])
+    coded = coder.encode([block.coded((number,)) for number in coder.fields])
     block.keep(coder.fields, coded)
     return coded.width
 
@@ -89,13 +89,13 @@ class CodedCrosses:
         self.engine.each(forget, sorted(gone))
         self.there -= gone
 
-    def code(self, one: Candidate, min_count: int) -> Coded:
+    def code(self, candidate: Candidate, min_count: int) -> Coded:
         """Compute the exact codes of a cross and put them into the blocks. The second result is how many of its values share a
         bucket."""
         # A key in a bucket with few entries is rare. So most keys of a cross with many values need not be counted one by one.
-        n_buckets = min(math.prod(one.sizes), 1 << min(MOST_BITS, math.ceil(math.log2(max(self.n_rows, 2)))))
-        enough = np.packbits(self.engine.total(sift, one, n_buckets, min_count) >= min_count)
-        parts = self.engine.each(distinct, one, n_buckets, enough)
+        n_buckets = min(math.prod(candidate.sizes), 1 << min(MOST_BITS, math.ceil(math.log2(max(self.n_rows, 2)))))
+        enough = np.packbits(self.engine.total(sift, candidate, n_buckets, min_count) >= min_count)
+        parts = self.engine.each(distinct, candidate, n_buckets, enough)
         keys, first = np.unique(np.concatenate([part[0] for part in parts]), return_index=True)
         values = np.concatenate([part[1] for part in parts])[first]
         counts = np.zeros(len(keys), np.int64)
@@ -103,6 +103,6 @@ class CodedCrosses:
             counts[np.searchsorted(keys, part[0])] += part[2]
         kept, hashed = most_frequent(keys, values, counts, min_count, CAP)
         n_hashed = 1 << hash_bits(self.n_rows)
-        coder = CrossCoder(one.cross, one.sizes, kept, n_hashed if len(hashed) else 0)
+        coder = CrossCoder(candidate.cross, candidate.sizes, kept, n_hashed if len(hashed) else 0)
         n_collisions = len(hashed) - len(np.unique(hashed % n_hashed))
         return replace(coder, width=self.put(coder)), n_collisions

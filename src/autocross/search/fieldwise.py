@@ -67,7 +67,7 @@ class Candidate:
 
 def candidate(cross: Cross, fields: Sequence[Field]) -> Candidate:
     """The candidate for a cross of these fields."""
-    parts = [fields[at] for at in cross]
+    parts = [fields[number] for number in cross]
     width = min(math.prod(part.width for part in parts), MOST_ENTRIES)
     return Candidate(cross, tuple(part.n_codes for part in parts), width, axis_of(parts))
 
@@ -112,26 +112,26 @@ def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]
     """Put the slots of the first rows into the block. Returns how many learning rows each slot has; counts stop where they no
     longer matter."""
     last, first = block.among_first(max(on.learned, on.judged)), block.among_first(on.learned)
-    block.trials, found = [], []
-    for one in entrants:
-        n_slots = one.n_slots(on.learned)
+    block.trials, counts = [], []
+    for entrant in entrants:
+        n_slots = entrant.n_slots(on.learned)
         count, parts, row = np.zeros(n_slots, np.int64), [], 0
-        for part in in_parts([block.coded((at,)).between(0, last) for at in one.cross]):
+        for part in in_parts([block.coded((number,)).between(0, last) for number in entrant.cross]):
             columns, starts = pair_up(part)
-            keys = cross_key(columns, one.sizes)
+            keys = cross_key(columns, entrant.sizes)
             slot, learning = np.empty(len(keys), np.uint32), min(max(first - row, 0), part[0].n_rows)
-            slots.lay_out(keys, math.prod(one.sizes) > n_slots, learning if starts is None else starts[learning], slot, count)
+            slots.lay_out(keys, math.prod(entrant.sizes) > n_slots, learning if starts is None else starts[learning], slot, count)
             parts.append(FieldCodes(slot, starts))
             row += part[0].n_rows
         block.trials.append(joined(parts))
-        found.append(np.minimum(count, on.least))
-    return found
+        counts.append(np.minimum(count, on.least))
+    return counts
 
 
 @changes("trials")
 def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, units: Sequence[float]) -> list[Ints]:
     """Replace slots by codes, then gather gradient, curvature and number of rows of every code: (n_codes, n_models, 3)."""
-    last, found = block.among_first(first_n), []
+    last, all_sums = block.among_first(first_n), []
     for (bits, n_slots), coded, unit in zip(coded_slots, block.trials, units, strict=True):
         code, n_codes = slot_codes(bits, n_slots)
         lookup.spread(code, coded.codes, coded.codes)
@@ -142,13 +142,13 @@ def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], f
             gathering.gather(coded.codes, *rows)
         else:
             gathering.gather_ragged(coded.codes, coded.starts, *rows)
-        found.append(sums)
-    return found
+        all_sums.append(sums)
+    return all_sums
 
 
 def judge(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> list[Ints]:
     """Loss on the left-out rows for each step that is tried, candidate by candidate."""
-    last, found = block.among_first(first_n), []
+    last, all_losses = block.among_first(first_n), []
     for factors, trial in zip(tries, block.trials, strict=True):
         coded = trial.between(0, last)
         losses = np.zeros(factors.shape[2], np.int64)
@@ -157,16 +157,16 @@ def judge(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> l
             kernels.try_scales(coded.codes, *rows)
         else:
             kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
-        found.append(losses)
-    return found
+        all_losses.append(losses)
+    return all_losses
 
 
 def base_loss(block: Block, first_n: int, unit: float) -> Ints:
     """Loss of the current set on the left-out rows."""
     last = block.among_first(first_n)
-    found = np.zeros((block.odds.shape[1], 2), np.int64)
-    kernels.total_loss(*first_rows(block, last), unit, found)
-    return np.array([found[:, 1].sum()], np.int64)
+    losses = np.zeros((block.odds.shape[1], 2), np.int64)
+    kernels.total_loss(*first_rows(block, last), unit, losses)
+    return np.array([losses[:, 1].sum()], np.int64)
 
 
 def tally(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> list[Ints]:
@@ -174,17 +174,17 @@ def tally(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> l
     last = block.among_first(first_n)
     rows = np.flatnonzero(block.fold[:last] < block.odds.shape[1])
     fold = block.fold[rows]
-    found = []
+    tallies = []
     for factors, trial in zip(tries, block.trials, strict=True):
-        mine = trial.between(0, last).take(rows)
-        of_row = np.arange(len(rows)) if mine.starts is None else np.repeat(np.arange(len(rows)), np.diff(mine.starts))
+        coded = trial.between(0, last).take(rows)
+        of_row = np.arange(len(rows)) if coded.starts is None else np.repeat(np.arange(len(rows)), np.diff(coded.starts))
         bins = []
         for t in range(factors.shape[2]):
             odds = block.odds[rows, fold]
-            np.multiply.at(odds, of_row, factors[mine.codes, fold[of_row], t])
+            np.multiply.at(odds, of_row, factors[coded.codes, fold[of_row], t])
             bins.append(bin_odds(odds, block.label[rows], block.weight[rows], unit))
-        found.append(np.stack(bins))
-    return found
+        tallies.append(np.stack(bins))
+    return tallies
 
 
 def rung(engine: Engine, regression: Regression, contest: Contest, learned: int, judged: int, n_rows: int) -> Rung:
@@ -212,31 +212,31 @@ def gains_of_some(
     # A slot that is too rare to have a weight of its own needs no code either, and then the sums fit into the cache.
     counts = engine.totals(lay_out, entrants, on)
     coded = [(np.packbits(count >= on.least), len(count)) for count in counts]
-    sums = engine.totals(gather, coded, on.learned, [regression.unit_for(one.width) for one in entrants])
-    each = list(zip(entrants, coded, sums, strict=True))
-    tries = engine.beside(lambda one: steps(regression, contest, *one, on.least), each)
+    sums = engine.totals(gather, coded, on.learned, [regression.unit_for(entrant.width) for entrant in entrants])
+    jobs = list(zip(entrants, coded, sums, strict=True))
+    tries = engine.beside(lambda job: steps(regression, contest, *job, on.least), jobs)
     if contest.metric == "log_loss":
         unit = regression.loss_unit
-        scores = [-one / unit / regression.mean_weight for one in engine.totals(judge, tries, on.judged, unit)]
+        scores = [-losses / unit / regression.mean_weight for losses in engine.totals(judge, tries, on.judged, unit)]
     else:
-        found = engine.totals(tally, tries, on.judged, regression.bin_unit)
-        scores = [np.array([measure_bins(contest.metric, bins) for bins in one]) for one in found]
-    for one in scores:
-        best = int(np.argmax(one))
-        yield float(one[best]) - on.score, (contest.plain + contest.smooth)[best]
+        tallies = engine.totals(tally, tries, on.judged, regression.bin_unit)
+        scores = [np.array([measure_bins(contest.metric, bins) for bins in tried]) for tried in tallies]
+    for score in scores:
+        best = int(np.argmax(score))
+        yield float(score[best]) - on.score, (contest.plain + contest.smooth)[best]
 
 
 def steps(
-    regression: Regression, contest: Contest, one: Candidate, coded: tuple[NDArray[np.uint8], int], sums: Ints, least: int
+    regression: Regression, contest: Contest, entrant: Candidate, coded: tuple[NDArray[np.uint8], int], sums: Ints, least: int
 ) -> Floats:
     """The factors by which a step under each penalty multiplies the odds: (n_codes, n_models, n_penalties)."""
-    tied, unit = sums[:, :, 2] < least, regression.unit_for(one.width)
+    tied, unit = sums[:, :, 2] < least, regression.unit_for(entrant.width)
     tied[:FIRST] = False
     kernels.tie(sums, tied)
-    chain = one.chain(coded[1], slot_codes(*coded)[0]) if contest.smooth else None
+    chain = entrant.chain(coded[1], slot_codes(*coded)[0]) if contest.smooth else None
     factors = np.empty((len(sums), regression.n_models, len(contest.plain) + (0 if chain is None else len(contest.smooth))))
     grid = np.array([(penalty.l1, penalty.l2) for penalty in contest.plain])
-    kernels.first_steps(sums, unit, tied, grid, one.width, factors)
+    kernels.first_steps(sums, unit, tied, grid, entrant.width, factors)
     if chain is not None:
         zero, step = np.zeros(sums.shape[:2]), np.empty(sums.shape[:2])
         for t, penalty in enumerate(contest.smooth, start=len(contest.plain)):

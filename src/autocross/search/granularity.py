@@ -32,29 +32,29 @@ def gains(
     regression = Regression.begin(engine, total_weight, n_models)
     regression.converge(FINE)
     base = regression.left_out_loss()
-    found = {}
+    gain = {}
     for stem, tables in stems.items():
         n_codes = max(len(table) for table in tables.values())
         together = engine.total(scale_and_gather, None, None, stem_key(stem), n_codes, regression.unit)
-        for at, table in tables.items():
-            regression.add((at,), fields[at], Penalty())
-            sums = np.zeros((fields[at].n_codes, n_models, 2), np.int64)
+        for number, table in tables.items():
+            regression.add((number,), fields[number], Penalty())
+            sums = np.zeros((fields[number].n_codes, n_models, 2), np.int64)
             np.add.at(sums, table, together)
-            steps = [regression.step((at,), sums, penalty)[0] for penalty in penalties(regression, GRID[::2])]
+            steps = [regression.step((number,), sums, penalty)[0] for penalty in penalties(regression, GRID[::2])]
             factors = np.exp(np.stack(steps, axis=2))[table]
             losses = engine.total(try_scales, stem_key(stem), factors, regression.loss_unit) / regression.loss_unit
-            found[at] = base - float(losses.min())
-            del regression.terms[(at,)]
-    return found
+            gain[number] = base - float(losses.min())
+            del regression.terms[(number,)]
+    return gain
 
 
 def best_half(fields: Sequence[Field], gain: dict[int, float]) -> list[int]:
     """The better half of the judged fields, rounded up, and the best field of every column that would have none."""
-    ranked = sorted(gain, key=lambda at: (-gain[at], at))
+    ranked = sorted(gain, key=lambda number: (-gain[number], number))
     kept = ranked[: (len(ranked) + 1) // 2]
-    columns = {fields[at].column for at in kept}
-    for at in ranked:
-        if fields[at].column not in columns:
-            columns.add(fields[at].column)
-            kept.append(at)
+    columns = {fields[number].column for number in kept}
+    for number in ranked:
+        if fields[number].column not in columns:
+            columns.add(fields[number].column)
+            kept.append(number)
     return sorted(kept)

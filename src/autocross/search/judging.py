@@ -79,10 +79,10 @@ def compare_clusters(block: Block, unit: float, n_clusters: int) -> Ints:
     assert block.cluster is not None
     gains = block.former[1] - row_losses(block)
     of_row = block.cluster[block.fold < block.odds.shape[1]]
-    found = np.zeros((n_clusters, 2), np.int64)
-    np.add.at(found[:, 0], of_row, 1)
-    np.add.at(found[:, 1], of_row, (gains * unit).astype(np.int64))
-    return found
+    sums = np.zeros((n_clusters, 2), np.int64)
+    np.add.at(sums[:, 0], of_row, 1)
+    np.add.at(sums[:, 1], of_row, (gains * unit).astype(np.int64))
+    return sums
 
 
 # Judging.
@@ -193,8 +193,8 @@ class Judge:
         error = math.sqrt(max(squares / unit / n - gain**2, 0.0) / n)
         if not self.n_clusters:
             return gain / mean_weight, error / mean_weight
-        found = self.engine.total(compare_clusters, unit, self.n_clusters).astype(np.float64)
-        off = found[:, 1] / unit - gain * found[:, 0]  # what each cluster gained beyond its rows' share
-        n_judging = np.count_nonzero(found[:, 0])
+        sums = self.engine.total(compare_clusters, unit, self.n_clusters).astype(np.float64)
+        off = sums[:, 1] / unit - gain * sums[:, 0]  # what each cluster gained beyond its rows' share
+        n_judging = np.count_nonzero(sums[:, 0])
         error = max(error, math.sqrt((off**2).sum() * n_judging / max(1, n_judging - 1)) / n)
         return gain / mean_weight, error / mean_weight

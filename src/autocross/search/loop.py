@@ -137,7 +137,7 @@ class Search:
             (shared,) = {term.penalty for cross, term in regression.terms.items() if cross != INTERCEPT}
             return fieldwise.Contest(metric, (shared,))
         unit = regression.mean_weight
-        plain, smooth = (tuple(one.times(unit) for one in grid) for grid in (self.policy.plain, self.policy.smooth))
+        plain, smooth = (tuple(penalty.times(unit) for penalty in grid) for grid in (self.policy.plain, self.policy.smooth))
         return fieldwise.Contest(metric, plain, smooth)
 
     def enter(self, state: State) -> None:
@@ -165,16 +165,16 @@ class Search:
         all."""
         if state.round % self.policy.everything_every == 0:
             return possible
-        known = [candidate for candidate in possible if candidate.cross in self.last]
-        known.sort(key=lambda candidate: (-self.last[candidate.cross], candidate.cross))
-        best = {candidate.cross for candidate in known[: self.policy.rescored]}
+        scored = [candidate for candidate in possible if candidate.cross in self.last]
+        scored.sort(key=lambda candidate: (-self.last[candidate.cross], candidate.cross))
+        best = {candidate.cross for candidate in scored[: self.policy.rescored]}
         return [candidate for candidate in possible if candidate.cross in best or candidate.cross not in self.last]
 
     def name(self, cross: Cross) -> str:
-        return " x ".join(self.fields[at].name for at in cross)
+        return " x ".join(self.fields[number].name for number in cross)
 
     def columns(self, cross: Cross) -> frozenset[str]:
-        return frozenset(self.fields[at].column for at in cross)
+        return frozenset(self.fields[number].column for number in cross)
 
     def accept(self, state: State, ranked: list[fieldwise.Candidate], n_rivals: int) -> list[State]:
         """Refit the set on fresh folds, and propose the best crosses one after the other.
@@ -220,14 +220,14 @@ class Search:
         for best in ranked:
             enough, columns = self.policy.simpler * best.gain, self.columns(best.cross)
             parts = [part for part in ranked if part.gain >= enough and self.columns(part.cross) < columns]
-            in_order += [each for each in [*parts, best] if each not in in_order]
+            in_order += [candidate for candidate in [*parts, best] if candidate not in in_order]
         return in_order
 
     def propose(self, state: State, best: fieldwise.Candidate, n_rivals: int) -> State | None:
         """The state with the cross, or None if the cross is refused."""
         regression, cross = state.regression.branch(), best.cross
         coder, n_collisions = self.codes.code(best, regression.min_count)
-        field = coder.field([self.fields[at] for at in cross])
+        field = coder.field([self.fields[number] for number in cross])
         penalty = best.penalty.times(self.policy.shrink)
         regression.add(cross, field, penalty)
         trial = self.policy.trial
@@ -236,7 +236,7 @@ class Search:
         verdict = self.judge.judge(proposal, bool(state.accepted), state.score, state.round)
         if verdict is None:
             return None
-        if math.prod(self.fields[at].width for at in cross) > MOST_ENTRIES:
+        if math.prod(self.fields[number].width for number in cross) > MOST_ENTRIES:
             self.reporter.warn(
                 f"Cross {field.name!r} of multi-value columns: of a row's combinations the first {MOST_ENTRIES} count."
             )

@@ -64,7 +64,7 @@ def worth_trying(search: Search, state: State) -> list[tuple[Group, list[Cross]]
 
 def is_sparse(search: Search, cross: Cross) -> bool:
     """Whether this is a pair of columns with few rows for each possible value."""
-    n_values = math.prod(search.fields[at].n_codes for at in cross)
+    n_values = math.prod(search.fields[number].n_codes for number in cross)
     return len(cross) == 2 and search.policy.few_rows * n_values > search.n_rows
 
 
@@ -88,7 +88,7 @@ def propose(search: Search, state: State, group: Group, crosses: list[Cross]) ->
     else:
         drop_faintest(broad, [coder.fields for coder, _ in coded], search.policy.faintest)
         broad.sweep()  # the last fit goes on from there
-        coded = [one for one in coded if one[0].fields in broad.terms]
+        coded = [(coder, n_collisions) for coder, n_collisions in coded if coder.fields in broad.terms]
         report(f"{len(coded)} of them kept")
     score = search.score(broad)
     share = (verdict.gain / len(coded), verdict.error / len(coded), search.reporter.seconds_in_all, score)
@@ -102,34 +102,34 @@ def weak_crosses(search: Search, regression: Regression, group: Group) -> list[C
     """The crosses of a group that the set does not have yet. A number takes part by its coarsest field."""
     effect: dict[str, float] = {}
     coarsest: dict[str, int] = {}
-    for at, field in enumerate(search.fields):
-        if (at,) in regression.terms:
-            effect[field.column] = max(effect.get(field.column, 0.0), regression.effect((at,)))
+    for number, field in enumerate(search.fields):
+        if (number,) in regression.terms:
+            effect[field.column] = max(effect.get(field.column, 0.0), regression.effect((number,)))
         elif not group.coarse:
             continue
-        known = coarsest.setdefault(field.column, at)
-        if field.n_codes < search.fields[known].n_codes:
-            coarsest[field.column] = at
+        coarsest_so_far = coarsest.setdefault(field.column, number)
+        if field.n_codes < search.fields[coarsest_so_far].n_codes:
+            coarsest[field.column] = number
     strongest = sorted(coarsest, key=lambda column: (-effect[column], column))[: group.strongest]
     fields = sorted(coarsest[column] for column in strongest)
     orders = [order for order in group.orders if search.options.max_order is None or order <= search.options.max_order]
-    found = [cross for order in orders for cross in combinations(fields, order)]
+    crosses = [cross for order in orders for cross in combinations(fields, order)]
     if group.coarse:  # a coarse pair may stand beside a finer cross of the same columns
-        return [cross for cross in found if cross not in regression.terms]
+        return [cross for cross in crosses if cross not in regression.terms]
     there = {search.columns(cross) for cross in regression.terms}
-    return [cross for cross in found if search.columns(cross) not in there]
+    return [cross for cross in crosses if search.columns(cross) not in there]
 
 
-def with_all(search: Search, before: Regression, found: list[Cross], group: Group) -> tuple[Regression, list[Coded]]:
+def with_all(search: Search, before: Regression, crosses: list[Cross], group: Group) -> tuple[Regression, list[Coded]]:
     """The regression with all of the crosses, under the penalty of the group; their weights are still zero."""
     broad, coded = before.branch(), []
     smooth = group.penalty.times(before.mean_weight)
-    for at, field in enumerate(search.fields):
-        if group.coarse and (at,) not in broad.terms:
-            broad.add((at,), field, smooth)
-    for cross in found:
+    for number, field in enumerate(search.fields):
+        if group.coarse and (number,) not in broad.terms:
+            broad.add((number,), field, smooth)
+    for cross in crosses:
         coder, n_collisions = search.codes.code(fieldwise.candidate(cross, search.fields), before.min_count)
-        field = coder.field([search.fields[at] for at in cross])
+        field = coder.field([search.fields[number] for number in cross])
         broad.add(cross, field, smooth if field.chain else replace(smooth, smooth=0.0))
         coded.append((coder, n_collisions))
     return broad, coded

@@ -92,7 +92,7 @@ def decide_schema(run: Run, contents: Contents, names: Collection[str]) -> Schem
     types, unread = dict(options.types or {}), sorted({*names} - {digest.name for digest in contents.digests})
     if unread:
         warn_unread(run, unread)
-        left_out, types = ({name: word for name, word in some.items() if name not in unread} for some in (left_out, types))
+        left_out, types = ({name: word for name, word in by_name.items() if name not in unread} for by_name in (left_out, types))
     schema = infer_all(contents.digests, types, left_out)
     for column in schema:
         if column.kind == "ignore" and column.name not in left_out and column.reason != "declared":
@@ -140,12 +140,12 @@ def fit_encoder(run: Run, schema: Schema, contents: Contents, plan: EncodingPlan
     for first in range(0, len(used), step):
         if columns and run.stopping.hurry(ENCODER_SHARE):
             break
-        some = list(run.each(with_codes, used[first : first + step]))
-        values = {digest.name: typed_column(digest.values, kind[digest.name], digest.first, differ=True) for digest in some}
-        part = tuple(kind[digest.name] for digest in some)
-        columns += Encoder.fit(part, values, plan, {digest.name: digest.n for digest in some}, run.each).columns
+        digests = list(run.each(with_codes, used[first : first + step]))
+        values = {digest.name: typed_column(digest.values, kind[digest.name], digest.first, differ=True) for digest in digests}
+        part = tuple(kind[digest.name] for digest in digests)
+        columns += Encoder.fit(part, values, plan, {digest.name: digest.n for digest in digests}, run.each).columns
         if run.allowed is not None:
-            del some, values
+            del digests, values
             give_back()
     return reached(run, Encoder(schema, tuple(columns)), {column.column.name for column in columns})
 
@@ -179,12 +179,12 @@ def check_memory(run: Run, encoder: Encoder, contents: Contents) -> None:
     limit = of_engine or memory_limit(run.options.memory_limit)
     if needed <= limit:
         return
-    what = f"{n_rows:,} rows in {len(encoder.fields)} fields need some {gib(needed)} of memory"
+    need = f"{n_rows:,} rows in {len(encoder.fields)} fields need some {gib(needed)} of memory"
     if of_engine:
-        raise EngineError(f"{what}, and the workers have {gib(limit)}. Add machines to the cluster, or give fewer rows.")
+        raise EngineError(f"{need}, and the workers have {gib(limit)}. Add machines to the cluster, or give fewer rows.")
     widest = max(encoder.fields, key=lambda field: field.n_codes)
     raise TableError(
-        f"{what}, and memory_limit is {gib(limit)}. Raise it, give fewer rows, or leave out columns with many values, "
+        f"{need}, and memory_limit is {gib(limit)}. Raise it, give fewer rows, or leave out columns with many values, "
         f"as {widest.column!r} with {widest.n_codes - FIRST:,} of them."
     )
 
@@ -202,7 +202,7 @@ def fill(run: Run, source: Source, contents: Contents, encoder: Encoder, min_cou
     go_through(run, 2, reading.fill_on, f"in {len(encoder.fields)} fields of {len(encoder.columns)} columns", FILL_SHARE)
     filled = [share for share, n in zip(engine.each(reading.filled), contents.share_rows, strict=True) if n]
     columns = set[str].intersection(*(share.columns for share in filled))
-    stems = [stem for name, some in encoder.stems_of_columns.items() if name in columns for stem in some]
+    stems = [stem for name, numbers in encoder.stems_of_columns.items() if name in columns for stem in numbers]
     encoder = reached(run, encoder, columns)
     dated = [name for name in filled[0].times if name in columns]
     times = {name: TimeColumn(np.concatenate([share.times[name] for share in filled])) for name in dated}

@@ -48,9 +48,9 @@ def finish(run: Run, rows: Rows, best: Best) -> Finished:
     terms = {} if best.regression is None else best.regression.terms
     untuned = Penalty(0.0, tuning.START * rows.mean_weight)  # with which the choice of a penalty begins
     penalties = {term: terms[term].penalty if term in terms else untuned for term in producer.terms}
-    known = {} if best.regression is None else best.regression.mean_weights()
+    learned = {} if best.regression is None else best.regression.mean_weights()
     zero = {term: np.zeros(field.n_codes) for term, field in zip(producer.terms, producer.fields, strict=True)}
-    intercept, weights = final_weights(run, producer, rows, penalties, {INTERCEPT: np.zeros(1), **zero, **known})
+    intercept, weights = final_weights(run, producer, rows, penalties, {INTERCEPT: np.zeros(1), **zero, **learned})
     return Finished(producer, intercept, weights, penalties, best.score)
 
 

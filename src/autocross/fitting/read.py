@@ -77,7 +77,7 @@ def columns_that_fit(expected: Mapping[str, int], allowed: Allowance | None) -> 
     take."""
     names: list[str] = []
     for name, size in expected.items():
-        if names and allowed is not None and size + sum(expected[other] for other in names) > allowed.for_columns:
+        if names and allowed is not None and size + sum(expected[earlier] for earlier in names) > allowed.for_columns:
             break
         names.append(name)
     return names
@@ -89,7 +89,7 @@ def unused(options: Options) -> set[str]:
     return ignored | {*(options.exclude or ())} | ({options.groups} if options.groups else set())
 
 
-def go_through(run: Run, step: int, task: Callable[[Reader, bool], tuple[int, bool]], what: str, share: float) -> None:
+def go_through(run: Run, step: int, task: Callable[[Reader, bool], tuple[int, bool]], progress: str, share: float) -> None:
     """A pass over the rows, piece by piece. Once ``share`` of the time limit is gone, the task is told to hurry."""
     n_rows, done = 0, False
     while not done:
@@ -97,4 +97,4 @@ def go_through(run: Run, step: int, task: Callable[[Reader, bool], tuple[int, bo
         counts = run.engine.each(task, run.stopping.hurry(share))
         n_rows, done = sum(n for n, _ in counts), all(over for _, over in counts)
         if n_rows > former:
-            run.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {what}")
+            run.reporter.tell(StepDone, phase=READING, step=step, detail=f"{n_rows:,} rows {progress}")

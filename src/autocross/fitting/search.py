@@ -38,8 +38,8 @@ def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
     def finished(beam: list[State]) -> None:
         if folder is not None:
             now = replace(begun, beam=beam, last=loop.last, in_vain=loop.in_vain, seconds=run.reporter.seconds_in_all)
-            what, after = f"Keeping a checkpoint in {str(folder)!r}", "The fit goes on, and every later round tries again."
-            run.reporter.attempt(what, lambda: checkpoint.save(folder, now, same), after)
+            subject, after = f"Keeping a checkpoint in {str(folder)!r}", "The fit goes on, and every later round tries again."
+            run.reporter.attempt(subject, lambda: checkpoint.save(folder, now, same), after)
 
     def fresh(round: int) -> Folds:
         return encoded.redraw(run.seed + ROUND_APART * round)

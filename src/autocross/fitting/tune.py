@@ -80,7 +80,7 @@ def lay_out(run: Run, encoded: Encoded, kept: Sequence[int], coarse: bool = True
     encoder = encoded.encoder
     origins, narrower = encoder.origins, encoder.keep(kept)
     added = encoder.coarse(narrower) if coarse and encoded.folds.n_models > 1 else []  # groups of crosses are tried only with folds
-    run.engine.run(keep_fields, [*(origins[at] for at in kept), *((stem, table) for stem, table, _ in added)])
+    run.engine.run(keep_fields, [*(origins[number] for number in kept), *((stem, table) for stem, table, _ in added)])
     return Layout(kept, narrower, Encoder(narrower.schema, (*narrower.columns, *(column for _, _, column in added))))
 
 

@@ -85,11 +85,11 @@ def keep_fields(block: Block, kept: Sequence[tuple[int, NDArray[Any] | None]]) -
     """Replace the stems by fields. ``kept`` has, for each field, its stem, and a table from codes of the stem to codes of the
     field, unless these are the same."""
     stems, block.codes = block.codes, {INTERCEPT: block.codes[INTERCEPT]}
-    for at, (stem, table) in enumerate(kept):
+    for number, (stem, table) in enumerate(kept):
         if table is None:
-            block.codes[(at,)] = stems[stem_key(stem)]
+            block.codes[(number,)] = stems[stem_key(stem)]
         else:
-            block.keep((at,), FieldCodes(np.take(table, stems[stem_key(stem)].read().codes, mode="clip")))
+            block.keep((number,), FieldCodes(np.take(table, stems[stem_key(stem)].read().codes, mode="clip")))
 
 
 @changes("rows", reads=("fold", "odds"))
@@ -204,24 +204,24 @@ class BlockWriter:
         rows = [np.ascontiguousarray(order[part::n_blocks]) for part in range(n_blocks)]
         del order
 
-        def shuffled(at: int) -> list[FieldCodes]:
-            if at in self.ragged:
-                written = joined([part.read() for part in self.ragged.pop(at)])
+        def shuffled(stem: int) -> list[FieldCodes]:
+            if stem in self.ragged:
+                written = joined([part.read() for part in self.ragged.pop(stem)])
             else:
-                written, self.codes[at] = FieldCodes(self.codes[at]).read(), None
-            return [written.take(mine).stored(self.scratch) for mine in rows]
+                written, self.codes[stem] = FieldCodes(self.codes[stem]).read(), None
+            return [written.take(block_rows).stored(self.scratch) for block_rows in rows]
 
         coded = list(each(shuffled, stems))
-        found = []
-        for part, mine in enumerate(rows):
-            codes: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(mine), np.uint8))}
+        blocks = []
+        for part, block_rows in enumerate(rows):
+            codes: dict[Cross, FieldCodes] = {INTERCEPT: FieldCodes(np.zeros(len(block_rows), np.uint8))}
             codes |= {stem_key(number): parts[part] for number, parts in enumerate(coded)}
-            row = self.first_row + mine
-            own = None if cluster is None else cluster[row]
+            row = self.first_row + block_rows
+            own_cluster = None if cluster is None else cluster[row]
             place = (mix(self.seed, row) >> np.uint64(32)).astype(np.uint32)
-            rest = (label[mine], weight[mine], plan.of(row, own), row, place, self.n_all, own)
-            found.append(Block(codes, *rest, scratch=self.scratch))
-        return found
+            rest = (label[block_rows], weight[block_rows], plan.of(row, own_cluster), row, place, self.n_all, own_cluster)
+            blocks.append(Block(codes, *rest, scratch=self.scratch))
+        return blocks
 
 
 def make_blocks(
@@ -233,7 +233,7 @@ def make_blocks(
     n_blocks: int,
 ) -> list[Block]:
     """Spread rows that are all here over blocks, shuffled."""
-    writer = BlockWriter([None if one.starts is not None else one.codes.dtype for one in codes], len(label), seed)
+    writer = BlockWriter([None if coded.starts is not None else coded.codes.dtype for coded in codes], len(label), seed)
     writer.add(0, dict(enumerate(codes)))
     blocks = writer.blocks(n_blocks, range(len(codes)), label, weight, plan)
     for block in blocks:

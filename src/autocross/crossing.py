@@ -48,52 +48,55 @@ def exact_key(fields: Sequence[int], sizes: Sequence[int]) -> Callable[[Sequence
     if math.prod(sizes) > MODULUS:
         return None
     if len(fields) == 2:
-        (one, other), size = fields, sizes[1]
-        return lambda codes: codes[one] * size + codes[other]
+        (first, second), size = fields, sizes[1]
+        return lambda codes: codes[first] * size + codes[second]
     digits = tuple(zip(fields, sizes, strict=True))
 
-    def key(codes: Sequence[int]) -> int:
-        found = 0
-        for at, size in digits:
-            found = found * size + codes[at]
-        return found
+    def key_of(codes: Sequence[int]) -> int:
+        key = 0
+        for number, size in digits:
+            key = key * size + codes[number]
+        return key
 
-    return key
+    return key_of
 
 
 def in_parts(coded: Sequence[FieldCodes]) -> Iterator[list[FieldCodes]]:
     """The codes of the fields, some rows at a time, because computing the codes of a cross takes far more room than the codes.
     There is at least one part."""
     for first in range(0, max(1, coded[0].n_rows), TOGETHER):
-        yield [one.between(first, first + TOGETHER) for one in coded]
+        yield [field.between(first, first + TOGETHER) for field in coded]
 
 
 def pair_up(coded: Sequence[FieldCodes]) -> tuple[list[Ints], Ints | None]:
     """The codes of the fields side by side, with one entry for each combination in a row. Where rows differ in the number of their
     combinations, the second result says where each row begins."""
-    if all(one.starts is None for one in coded):
-        return [one.codes.astype(np.int64) for one in coded], None
+    if all(field.starts is None for field in coded):
+        return [field.codes.astype(np.int64) for field in coded], None
     n_rows = coded[0].n_rows
-    columns = [(one.codes if one.starts is None else one.codes[one.starts[0] : one.starts[-1]]).astype(np.int64) for one in coded]
-    bounds = [np.arange(n_rows + 1) if one.starts is None else one.starts - one.starts[0] for one in coded]
-    sizes = [np.diff(one) for one in bounds]
+    columns = [
+        (field.codes if field.starts is None else field.codes[field.starts[0] : field.starts[-1]]).astype(np.int64)
+        for field in coded
+    ]
+    bounds = [np.arange(n_rows + 1) if field.starts is None else field.starts - field.starts[0] for field in coded]
+    sizes = [np.diff(bound) for bound in bounds]
     total = np.minimum(np.prod(sizes, axis=0), MOST_ENTRIES)
     starts = np.concatenate([[0], np.cumsum(total)]).astype(np.int64)
     rows = np.repeat(np.arange(n_rows), total)
     place = np.arange(starts[-1]) - starts[rows]  # its number within its row: the digits say which code of each field
-    found = []
+    paired = []
     for column, bound, size in zip(reversed(columns), reversed(bounds), reversed(sizes), strict=True):
-        found.append(column[bound[rows] + place % size[rows]])
+        paired.append(column[bound[rows] + place % size[rows]])
         place = place // size[rows]
-    return found[::-1], starts
+    return paired[::-1], starts
 
 
 def axis_of(parts: Sequence[Field]) -> int | None:
     """The field along which a cross has neighbours: the finest one of those whose codes have neighbours."""
-    axes = [at for at, part in enumerate(parts) if part.chain is not None]
+    axes = [number for number, part in enumerate(parts) if part.chain is not None]
     if not axes or any(part.width > 1 for part in parts):
         return None
-    return max(axes, key=lambda at: parts[at].n_codes)
+    return max(axes, key=lambda number: parts[number].n_codes)
 
 
 def count_keys(keys: Ints, sizes: Sequence[int]) -> tuple[Ints, Ints]:
@@ -114,8 +117,8 @@ def values_of(keys: Ints, sizes: Sequence[int]) -> NDArray[np.uint32]:
     [[1, 2, 3], [0, 1, 1]]
     """
     values = np.empty((len(keys), len(sizes)), np.uint32)
-    for at in reversed(range(len(sizes))):
-        keys, values[:, at] = np.divmod(keys, sizes[at])
+    for position in reversed(range(len(sizes))):
+        keys, values[:, position] = np.divmod(keys, sizes[position])
     return values
 
 
@@ -133,12 +136,12 @@ class CrossCoder:
     @cached_property
     def keys(self) -> Ints:
         """The keys of the values, in ascending order."""
-        found: Ints = cross_key([self.values[:, at].astype(np.int64) for at in range(len(self.fields))], self.sizes)
-        return found
+        keys: Ints = cross_key([self.values[:, position].astype(np.int64) for position in range(len(self.fields))], self.sizes)
+        return keys
 
     @cached_property
     def code(self) -> dict[int, int]:
-        return {key: FIRST + at for at, key in enumerate(self.keys.tolist())}
+        return {key: FIRST + position for position, key in enumerate(self.keys.tolist())}
 
     @property
     def n_codes(self) -> int:
@@ -182,16 +185,16 @@ class CrossCoder:
 
     def look_up(self, keys: Ints) -> Ints:
         """The codes of keys. An unknown key gets the code of its bucket or, if there are no buckets, the rare code."""
-        at = np.searchsorted(self.keys, keys)
-        other = FIRST + len(self.keys) + keys % self.n_buckets if self.n_buckets else np.int64(RARE)
+        position = np.searchsorted(self.keys, keys)
+        code_of_unknown = FIRST + len(self.keys) + keys % self.n_buckets if self.n_buckets else np.int64(RARE)
         if not len(self.keys):
-            return np.broadcast_to(other, keys.shape)
-        known = self.keys[np.minimum(at, len(self.keys) - 1)] == keys
-        return np.where(known, FIRST + at, other)
+            return np.broadcast_to(code_of_unknown, keys.shape)
+        is_known = self.keys[np.minimum(position, len(self.keys) - 1)] == keys
+        return np.where(is_known, FIRST + position, code_of_unknown)
 
     def encode_one(self, coded: Sequence[Any]) -> tuple[int, ...]:
         """The codes of one row: a single code, or one for each combination if a field has several codes."""
-        rows = product(*(one if isinstance(one, tuple) else (one,) for one in coded))  # in the order of `pair_up`
+        rows = product(*(code if isinstance(code, tuple) else (code,) for code in coded))  # in the order of `pair_up`
         return tuple(self.code_of(cross_key(codes, self.sizes)) for codes in islice(rows, MOST_ENTRIES))
 
     def code_of(self, key: int) -> int:

@@ -134,14 +134,14 @@ class FieldCodes:
             return FieldCodes(self.codes.take(rows, mode="clip"))  # all rows exist, and this mode neither checks nor copies
         starts = np.zeros(len(rows) + 1, np.int64)
         parts = [(first, rows[first : first + TOGETHER]) for first in range(0, len(rows), TOGETHER)]
-        for first, some in parts:
-            starts[first + 1 : first + 1 + len(some)] = self.starts[some + 1] - self.starts[some]
+        for first, part in parts:
+            starts[first + 1 : first + 1 + len(part)] = self.starts[part + 1] - self.starts[part]
         np.cumsum(starts, out=starts)
         codes = np.empty(starts[-1], self.codes.dtype)
-        for first, some in parts:
-            own = starts[first : first + len(some) + 1]
+        for first, part in parts:
+            own = starts[first : first + len(part) + 1]
             # The position of a code in the old array is the old start of its row plus its place within the row.
-            codes[own[0] : own[-1]] = self.codes[np.repeat(self.starts[some] - own[:-1], np.diff(own)) + np.arange(own[0], own[-1])]
+            codes[own[0] : own[-1]] = self.codes[np.repeat(self.starts[part] - own[:-1], np.diff(own)) + np.arange(own[0], own[-1])]
         return FieldCodes(codes, starts)
 
 

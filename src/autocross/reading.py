@@ -169,9 +169,9 @@ def look_at(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
     names = [name for name in names if name in digests]
     plain = [name for name in names if is_counted_as_it_is(rows[name].dtype, digests[name].separator)]
     hashes = pl.DataFrame([rows[name] for name in plain]).select(pl.all().hash()).get_columns() if plain else []
-    known = {name: column.to_numpy() for name, column in zip(plain, hashes, strict=True)}
+    known_hashes = {name: column.to_numpy() for name, column in zip(plain, hashes, strict=True)}
     for name in names:
-        digests[name].add(rows[name], known.get(name))
+        digests[name].add(rows[name], known_hashes.get(name))
         if reader.source.in_memory:
             digests[name].seal()
 
@@ -195,8 +195,8 @@ def looked(reader: Reader) -> Looked:
     del reader.looking
     digests = list(reader.each(Digests.whole, looking.digests.values())) if looking.n_rows else []
     if reader.source.in_memory:
-        found = {name: column.numbered for name, column in looking.digests.items()}
-        reader.numbered = {name: column for name, column in found.items() if column is not None}
+        numbered = {name: column.numbered for name, column in looking.digests.items()}
+        reader.numbered = {name: column for name, column in numbered.items() if column is not None}
     return Looked(digests, looking.labels, looking.n_rows, looking.weight, looking.cut, looking.waiting)
 
 
@@ -211,7 +211,7 @@ def labels_of(shares: Sequence[Looked]) -> LabelValues:
 def together(shares: Sequence[Looked], each: Each = map) -> list[Digest]:
     """The digests of all rows, for the columns that were looked at in every share."""
     with_rows = [
-        ({one.name: one for one in share.digests}, sum(before.n_rows for before in shares[:number]))
+        ({digest.name: digest for digest in share.digests}, sum(before.n_rows for before in shares[:number]))
         for number, share in enumerate(shares)
         if share.n_rows
     ]
@@ -281,11 +281,11 @@ def fill_on(reader: Reader, hurry: bool) -> tuple[int, bool]:
         return filling.n_rows, True
     part, lists = piece
     if part is not filling.part:
-        here = slice(filling.n_rows, filling.n_rows + part.features.height)
-        filling.label[here], filling.weight[here] = recipe.classes.codes(part.label), np.ldexp(part.weight, -recipe.exponent)
+        rows = slice(filling.n_rows, filling.n_rows + part.features.height)
+        filling.label[rows], filling.weight[rows] = recipe.classes.codes(part.label), np.ldexp(part.weight, -recipe.exponent)
         filling.named.append(part.features.select(recipe.named))
         filling.times.append({})
-        filling.part, filling.n_rows = part, here.stop
+        filling.part, filling.n_rows = part, rows.stop
     list(reader.each(lambda names: fill_in(reader, part.features, names), lists))
     if recipe.scratch is not None:
         give_back()
@@ -296,8 +296,8 @@ def fill_in(reader: Reader, rows: pl.DataFrame, names: Sequence[str]) -> None:
     """Encode some columns of some rows."""
     filling = reader.filling
     columns = [filling.columns[name] for name in names if name in filling.columns]
-    some = pl.DataFrame([rows[column.column.name] for column in columns])  # `select` takes long in a table of 100,000 columns
-    table = typed(some, tuple(column.column for column in columns), reader.numbered)
+    frame = pl.DataFrame([rows[column.column.name] for column in columns])  # `select` takes long in a table of 100,000 columns
+    table = typed(frame, tuple(column.column for column in columns), reader.numbered)
     for column in columns:
         name = column.column.name
         codes = dict(zip(filling.stems[name], stem_codes(column, table), strict=True))
@@ -323,10 +323,10 @@ class Filled:
 
 def filled(reader: Reader) -> Filled:
     """What the second pass found."""
-    one = reader.filling
-    times = {name: np.concatenate([part[name] for part in one.times]) for name in (one.times[0] if one.times else {})}
-    named = pl.concat(one.named, how="vertical_relaxed") if one.named else pl.DataFrame()
-    return Filled(one.encoded, one.widths, np.bincount(one.label, minlength=2).astype(np.int64), named, times)
+    filling = reader.filling
+    times = {name: np.concatenate([part[name] for part in filling.times]) for name in (filling.times[0] if filling.times else {})}
+    named = pl.concat(filling.named, how="vertical_relaxed") if filling.named else pl.DataFrame()
+    return Filled(filling.encoded, filling.widths, np.bincount(filling.label, minlength=2).astype(np.int64), named, times)
 
 
 @changes("pass")

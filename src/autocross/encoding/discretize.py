@@ -54,21 +54,21 @@ class Bins(ColumnEncoder):
         that each value stands for."""
         finite = np.isfinite(column.values)
         values, counts = tallied(column.values[finite], None if n is None else n[finite])
-        found: dict[tuple[int, ...], str] = {}
+        names: dict[tuple[int, ...], str] = {}
         for granularity in plan.granularities:
             if len(values) <= granularity:
-                found.setdefault(thick(np.arange(1, len(values)), counts, plan.min_count), "values")
+                names.setdefault(thick(np.arange(1, len(values)), counts, plan.min_count), "values")
                 continue
             if plan.widths:
-                found.setdefault(thick(width_places(values, granularity), counts, plan.min_count), f"{granularity} wide")
+                names.setdefault(thick(width_places(values, granularity), counts, plan.min_count), f"{granularity} wide")
             if plan.quantiles:
                 places = thick(quantile_places(counts, granularity), counts, plan.min_count)
-                found.setdefault(places, f"{granularity} even")
-        if len(found) > 1:
-            found.pop((), None)  # a single bin would tell nothing
+                names.setdefault(places, f"{granularity} even")
+        if len(names) > 1:
+            names.pop((), None)  # a single bin would tell nothing
         few = thick(quantile_places(counts, COARSE), counts, plan.min_count) if plan.coarse and len(values) else ()
-        edges = tuple(midpoints(values, np.array(places, dtype=np.int64)) for places in (*found, few))
-        return cls(schema, tuple(f"{schema.name} [{name}]" for name in found.values()), edges[:-1], edges[-1])
+        edges = tuple(midpoints(values, np.array(places, dtype=np.int64)) for places in (*names, few))
+        return cls(schema, tuple(f"{schema.name} [{name}]" for name in names.values()), edges[:-1], edges[-1])
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -130,7 +130,7 @@ class Bins(ColumnEncoder):
         by_code = super().contributions(weights)
         missing = by_code(None)
         edges, codes = self.one_row
-        by_interval = [[weight[code] for weight, code in zip(weights, some, strict=True)] for some in codes]
+        by_interval = [[weight[code] for weight, code in zip(weights, field_codes, strict=True)] for field_codes in codes]
 
         def by_edges(value: Any) -> Sequence[float]:
             kind = type(value)

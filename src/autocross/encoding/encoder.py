@@ -27,16 +27,16 @@ def spread(codes: FieldCodes, index: NDArray[np.int32]) -> FieldCodes:
     """The codes of rows: ``codes`` has those of the distinct values, and ``index`` says which value each row has."""
     from autocross.kernels import lookup  # not above: scoring single rows does without it
 
-    found = np.empty(len(index), codes.codes.dtype)
-    lookup.spread(codes.codes, index, found)
-    return FieldCodes(found)
+    codes_of_rows = np.empty(len(index), codes.codes.dtype)
+    lookup.spread(codes.codes, index, codes_of_rows)
+    return FieldCodes(codes_of_rows)
 
 
 def stem_codes(column: ColumnEncoder, table: Table) -> list[FieldCodes]:
     """A column's codes in all rows, stem by stem."""
     codes = column.stem_codes(table.columns[column.column.name])
     index = table.index.get(column.column.name)
-    return codes if index is None else [spread(one, index) for one in codes]
+    return codes if index is None else [spread(coded, index) for coded in codes]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Encoder:
     @cached_property
     def places(self) -> tuple[tuple[ColumnEncoder, int], ...]:
         """For every field, the encoder of its column and its place among the fields of that column."""
-        return tuple((column, at) for column in self.columns for at in range(len(column.fields)))
+        return tuple((column, place) for column in self.columns for place in range(len(column.fields)))
 
     def encode(self, table: Table) -> list[FieldCodes]:
         """The codes of all rows, field by field."""
@@ -79,38 +79,38 @@ class Encoder:
     @property
     def origins(self) -> dict[int, tuple[int, NDArray[Any] | None]]:
         """For every field, its stem, and a table from codes of the stem to codes of the field, unless these are the same."""
-        found: dict[int, tuple[int, NDArray[Any] | None]] = {}
-        for at, stem in enumerate(self.stems):
-            found |= {field: (at, table) for field, table in stem.tables.items()}
+        origins: dict[int, tuple[int, NDArray[Any] | None]] = {}
+        for number, stem in enumerate(self.stems):
+            origins |= {field: (number, table) for field, table in stem.tables.items()}
             if stem.field is not None:
-                found[stem.field] = at, None
-        return found
+                origins[stem.field] = number, None
+        return origins
 
     @cached_property
     def stems(self) -> tuple[Stem, ...]:
         """The stems of all columns, with fields numbered across all columns."""
-        found: list[Stem] = []
+        stems: list[Stem] = []
         first = 0
         for column in self.columns:
-            found += [stem.moved(first) for stem in column.stems]
+            stems += [stem.moved(first) for stem in column.stems]
             first += len(column.fields)
-        return tuple(found)
+        return tuple(stems)
 
     @property
     def stems_of_columns(self) -> dict[str, range]:
         """The stems of each column, by their numbers."""
-        found, first = {}, 0
+        stems, first = {}, 0
         for column in self.columns:
-            found[column.column.name] = range(first, first + len(column.stems))
-            first = found[column.column.name].stop
-        return found
+            stems[column.column.name] = range(first, first + len(column.stems))
+            first = stems[column.column.name].stop
+        return stems
 
     @property
     def bytes_a_row(self) -> int:
         """Bytes that the codes of a row take, those of stems and of the fields read from them. Multi-value fields are not
         counted."""
         kinds = [narrowest(stem.n_codes) for stem in self.stems if not stem.ragged]
-        kinds += [narrowest(self.fields[at].n_codes) for stem in self.stems for at in stem.tables]
+        kinds += [narrowest(self.fields[number].n_codes) for stem in self.stems for number in stem.tables]
         return sum(np.dtype(kind).itemsize for kind in kinds)
 
     def widened(self, widths: Sequence[int]) -> Encoder:
@@ -152,12 +152,12 @@ class Encoder:
         """Fields that are coarser than those kept of their columns: for each, its stem, a table from codes of the stem to its
         codes, and its encoder."""
         left = {column.column.name: column.fields for column in kept.columns}
-        found, stem = [], 0
+        fields, stem = [], 0
         for column in self.columns:
             if coarser := column.coarser(left[column.column.name]):
-                found.append((stem, *coarser))
+                fields.append((stem, *coarser))
             stem += len(column.stems)
-        return found
+        return fields
 
     def coarsest(self) -> list[int]:
         """All fields, except those of a number that has a field with fewer bins."""
@@ -173,8 +173,8 @@ class Encoder:
         wanted = set(kept)
         columns, first = [], 0
         for column in self.columns:
-            positions = [at for at in range(len(column.fields)) if first + at in wanted]
+            places = [place for place in range(len(column.fields)) if first + place in wanted]
             first += len(column.fields)
-            if positions:
-                columns.append(column.keep(positions))
+            if places:
+                columns.append(column.keep(places))
         return Encoder(self.schema, tuple(columns))

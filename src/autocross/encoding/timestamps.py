@@ -77,12 +77,12 @@ class Calendar(ColumnEncoder):
     @classmethod
     def fit(cls, schema: ColumnSchema, column: TimeColumn, plan: EncodingPlan, n: NDArray[np.int64] | None = None) -> Calendar:
         """Keep the parts that have more than one value. ``n`` has the number of rows that each moment stands for."""
-        known = np.flatnonzero(column.micros != NO_TIME)
+        with_time = np.flatnonzero(column.micros != NO_TIME)
         rows: dict[str, Counter[int]] = {}
-        for first in range(0, max(1, len(known)), TOGETHER):  # the parts of a moment take far more memory than the moment
-            some = known[first : first + TOGETHER]
-            for part, values in parts_of_all(column.micros[some]).items():
-                distinct, counts = tallied(values, None if n is None else n[some])
+        for first in range(0, max(1, len(with_time)), TOGETHER):  # the parts of a moment take far more memory than the moment
+            some_rows = with_time[first : first + TOGETHER]
+            for part, values in parts_of_all(column.micros[some_rows]).items():
+                distinct, counts = tallied(values, None if n is None else n[some_rows])
                 rows.setdefault(part, Counter()).update(dict(zip(distinct.tolist(), counts.tolist(), strict=True)))
         seen = {
             part: tuple(sorted(value for value in counted if counted[value] >= plan.min_count))
@@ -94,7 +94,7 @@ class Calendar(ColumnEncoder):
 
     @cached_property
     def code(self) -> dict[str, dict[int, int]]:
-        return {part: {value: FIRST + at for at, value in enumerate(values)} for part, values in self.seen.items()}
+        return {part: {value: FIRST + position for position, value in enumerate(values)} for part, values in self.seen.items()}
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -109,11 +109,11 @@ class Calendar(ColumnEncoder):
         parts = parts_of_all(column.micros)
         coded = []
         for part, values in self.seen.items():
-            known = np.array(values, dtype=np.int64)
-            at = np.searchsorted(known, parts[part])
-            found = known[np.minimum(at, len(known) - 1)] == parts[part] if len(known) else np.zeros(len(at), bool)
-            codes = np.where(missing, MISSING, np.where(found, FIRST + at, RARE))
-            coded.append(FieldCodes(codes.astype(narrowest(FIRST + len(known)))))
+            seen = np.array(values, dtype=np.int64)
+            position = np.searchsorted(seen, parts[part])
+            is_seen = seen[np.minimum(position, len(seen) - 1)] == parts[part] if len(seen) else np.zeros(len(position), bool)
+            codes = np.where(missing, MISSING, np.where(is_seen, FIRST + position, RARE))
+            coded.append(FieldCodes(codes.astype(narrowest(FIRST + len(seen)))))
         return coded
 
     def encode_one(self, value: Any) -> tuple[Any, ...]:

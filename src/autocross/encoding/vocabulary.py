@@ -79,7 +79,7 @@ class Vocabulary(ColumnEncoder):
 
     @cached_property
     def code(self) -> dict[str, int]:
-        return {value: FIRST + at for at, value in enumerate(self.values)}
+        return {value: FIRST + position for position, value in enumerate(self.values)}
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -102,7 +102,7 @@ class Vocabulary(ColumnEncoder):
         return FIRST + len(self.values) + bucket_of(text, self.n_buckets) if self.n_buckets else RARE
 
     @cached_property
-    def known(self) -> Places:
+    def known_texts(self) -> Places:
         """All texts that have a code, including those that mean missing."""
         from autocross.table.places import Places  # not above: scoring single rows does without it
 
@@ -121,7 +121,7 @@ class Vocabulary(ColumnEncoder):
 
     def rest(self) -> None:
         """Free the tables in which values are looked up."""
-        for made in ("code", "known", "code_by_place"):
+        for made in ("code", "known_texts", "code_by_place"):
             self.__dict__.pop(made, None)
 
     def encode(self, column: TextColumn | ListColumn) -> list[FieldCodes]:
@@ -131,7 +131,7 @@ class Vocabulary(ColumnEncoder):
         if len(column) <= FEW:  # building the table of known texts would take longer
             texts = [None if text in MISSING_TEXTS else text for text in column.rows.to_list()]
             return [FieldCodes(np.array([*map(self.code_of, texts)], dtype=narrowest(self.fields[0].n_codes)))]
-        codes = column.find(self.known, self.code_by_place)
+        codes = column.find(self.known_texts, self.code_by_place)
         if self.n_buckets and len(unknown := np.flatnonzero(codes == RARE)):
             values, index = column.take(unknown).distinct
             codes[unknown] = np.array([*map(self.code_of, values.to_list())], dtype=codes.dtype)[index]

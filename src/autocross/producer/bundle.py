@@ -34,14 +34,14 @@ def save(model: Model, path: str | Path) -> None:
     manifest: dict[str, Any] = {
         "format": 1,
         "schema": [asdict(column) for column in model.producer.encoder.schema],
-        "columns": [pack_column(at, one, arrays) for at, one in enumerate(model.producer.encoder.columns)],
-        "crosses": [pack_cross(at, one, arrays) for at, one in enumerate(model.producer.crosses)],
+        "columns": [pack_column(number, encoder, arrays) for number, encoder in enumerate(model.producer.encoder.columns)],
+        "crosses": [pack_cross(number, cross, arrays) for number, cross in enumerate(model.producer.crosses)],
         "intercept": model.intercept,
         "penalties": [astuple(penalty) for penalty in model.penalties],
         "about": {**asdict(model.about), "history": timeless(model.about.history)},
     }
-    for at, weight in enumerate(model.weights):
-        arrays[f"weight.{at}"] = weight
+    for number, weight in enumerate(model.weights):
+        arrays[f"weight.{number}"] = weight
     manifest |= {addition.key: addition.pack(arrays) for addition in model.additions}
     manifest["format"] = format_of(manifest)
     manifest["checksum"] = checksum(manifest, arrays)
@@ -60,9 +60,9 @@ def pack_column(number: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str
     return {"name": encoder.column.name, "coder": encoder.coder, **encoder.pack(number, arrays)}
 
 
-def pack_cross(at: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:
+def pack_cross(number: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:
     """One cross: its fields as JSON, its values as an array."""
-    arrays[f"cross.{at}"] = cross.values
+    arrays[f"cross.{number}"] = cross.values
     return {"fields": list(cross.fields), "n_buckets": cross.n_buckets, "width": cross.width}
 
 

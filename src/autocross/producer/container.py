@@ -113,7 +113,7 @@ class Entry:
 class Container:
     """An open file: the text that its header keeps under a key, and its arrays."""
 
-    def __init__(self, stream: IO[bytes], key: str, what: str = "model") -> None:
+    def __init__(self, stream: IO[bytes], key: str, kind: str = "model") -> None:
         self.stream = stream
         self.size = os.fstat(stream.fileno()).st_size
         self.expected: set[str] = set()
@@ -121,7 +121,7 @@ class Container:
         self.entries: dict[str, Entry] = {}
         text = self.read_header(key)
         if text is None:
-            raise BundleError(f"it is a safetensors file, but not a {what} of autocross. Give the path of a saved {what}.")
+            raise BundleError(f"it is a safetensors file, but not a {kind} of autocross. Give the path of a saved {kind}.")
         self.check_tiled()
         self.manifest = objects_of(text)
 
@@ -129,21 +129,21 @@ class Container:
         """Read what the header says about the arrays, and the text under the key, which must come before them. None if there is no
         such text."""
         cursor, entries = Cursor(self.header_text()), self.entries
-        found: str | None = None
+        manifest: str | None = None
         for name in cursor.members():
             if name == "__metadata__":
                 for word in cursor.members():
                     text = cursor.string()
-                    found = text if word == key else found
+                    manifest = text if word == key else manifest
                 continue
-            if found is None:
+            if manifest is None:
                 return None
             require(name not in entries, "it describes an array twice")
             require(len(entries) < MOST_ARRAYS, TOO_LARGE)
             entries[name] = self.entry(name, cursor.flat_object())
         cursor.skip_blanks()
         require(cursor.place == len(cursor.text), "its header goes on behind its end")
-        return found
+        return manifest
 
     def header_text(self) -> str:
         """The header, if it is not too long."""
@@ -172,9 +172,9 @@ class Container:
             wrong = "has no place"
         else:
             start, end = facts["data_offsets"]
-            found = Entry(TYPES[facts["dtype"]], tuple(facts["shape"]), self.first + start)
-            if end - start == found.n_bytes:
-                return found
+            entry = Entry(TYPES[facts["dtype"]], tuple(facts["shape"]), self.first + start)
+            if end - start == entry.n_bytes:
+                return entry
             wrong = "does not fill its place"
         raise BundleError(f"array {quoted(name)} {wrong}. {DAMAGED}")
 
@@ -206,11 +206,11 @@ class Container:
         entry = self.entries[name]
         if not may_be_zero:
             self.require_content(entry, owner)
-        self.arrays[name] = found = np.empty(entry.shape, entry.kind)
+        self.arrays[name] = content = np.empty(entry.shape, entry.kind)
         self.stream.seek(entry.start)
-        n_read = self.stream.readinto(found.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]
-        require(n_read == found.nbytes, "its end is lost")
-        return found
+        n_read = self.stream.readinto(content.reshape(-1).view(np.uint8))  # type: ignore[attr-defined]
+        require(n_read == content.nbytes, "its end is lost")
+        return content
 
     def require_content(self, entry: Entry, owner: str) -> None:
         """Refuse an array with long runs of zeros that it cannot have."""

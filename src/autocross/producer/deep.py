@@ -68,12 +68,15 @@ class DeepPart(Addition):
         """What the network adds in each row."""
         n_rows = codes[0].n_rows
         starts = range(0, n_rows, ROWS_AT_ONCE)
-        parts = [self.add_up([one.between(at, min(at + ROWS_AT_ONCE, n_rows)) for one in codes]) for at in starts]
+        parts = [
+            self.add_up([coded.between(first_row, min(first_row + ROWS_AT_ONCE, n_rows)) for coded in codes])
+            for first_row in starts
+        ]
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def add_up(self, codes: Sequence[FieldCodes]) -> Floats:
         """What the network adds in each row, for as many rows as are computed at the same time."""
-        return self.forward(np.concatenate([embedded(*one) for one in zip(self.embeddings, codes, strict=True)], axis=1))
+        return self.forward(np.concatenate([embedded(*pair) for pair in zip(self.embeddings, codes, strict=True)], axis=1))
 
     def log_odds_one(self, codes: Sequence[Any]) -> float:
         """What the network adds in one row. A multi-value field has a tuple of codes."""

@@ -80,26 +80,26 @@ class Producer:
     @cached_property
     def fields(self) -> tuple[Field, ...]:
         base = self.encoder.fields
-        return (*base, *(cross.field([base[at] for at in cross.fields]) for cross in self.crosses))
+        return (*base, *(cross.field([base[number] for number in cross.fields]) for cross in self.crosses))
 
     @property
     def terms(self) -> list[tuple[int, ...]]:
         """The terms of the regression: single fields, then crosses, each as a tuple of fields."""
-        return [*((at,) for at in range(len(self.encoder.fields))), *(cross.fields for cross in self.crosses)]
+        return [*((number,) for number in range(len(self.encoder.fields))), *(cross.fields for cross in self.crosses)]
 
     @property
     def names(self) -> list[str]:
-        return [one.name for one in self.fields]
+        return [field.name for field in self.fields]
 
     def codes(self, table: Table) -> list[FieldCodes]:
         """The codes of all rows, field by field."""
         coded = self.encoder.encode(table)
-        return [*coded, *(cross.encode([coded[at] for at in cross.fields]) for cross in self.crosses)]
+        return [*coded, *(cross.encode([coded[number] for number in cross.fields]) for cross in self.crosses)]
 
     def codes_one(self, row: Mapping[str, Any]) -> list[Any]:
         """The codes of one row, field by field. A field that may have several codes has a tuple."""
         coded = self.encoder.encode_one(row)
-        return [*coded, *(cross.encode_one([coded[at] for at in cross.fields]) for cross in self.crosses)]
+        return [*coded, *(cross.encode_one([coded[number] for number in cross.fields]) for cross in self.crosses)]
 
     def value(self, field: int, code: int) -> Value | tuple[Value, ...]:
         """What a code of a field stands for. For a cross it is the values of all its fields."""
@@ -123,28 +123,32 @@ class Producer:
 
     def value_names(self) -> list[str]:
         """A name for every code of every field: the columns of the one-hot matrix."""
-        return [f"{one.name}={self.describe(at, code)}" for at, one in enumerate(self.fields) for code in range(one.n_codes)]
+        return [
+            f"{field.name}={self.describe(number, code)}"
+            for number, field in enumerate(self.fields)
+            for code in range(field.n_codes)
+        ]
 
     def code_columns(self, codes: list[FieldCodes]) -> dict[str, NDArray[Any]]:
         """The codes of every field as a column. A field that may have several codes per row is an error."""
-        for one, coded in zip(self.fields, codes, strict=True):
+        for name, coded in zip(self.names, codes, strict=True):
             if coded.starts is not None:
                 raise OptionError(
-                    f"Field {one.name!r} has several codes a row, which a column of codes cannot hold. Ask for readable values."
+                    f"Field {name!r} has several codes a row, which a column of codes cannot hold. Ask for readable values."
                 )
-        return {one.name: coded.codes for one, coded in zip(self.fields, codes, strict=True)}
+        return {name: coded.codes for name, coded in zip(self.names, codes, strict=True)}
 
     def readable(self, codes: list[FieldCodes]) -> dict[str, list[str | None]]:
         """The values of every field in words. Several values of a multi-value field are joined by `|`."""
         columns: dict[str, list[str | None]] = {}
-        for at, (one, coded) in enumerate(zip(self.fields, codes, strict=True)):
+        for number, (name, coded) in enumerate(zip(self.names, codes, strict=True)):
             used = np.unique(coded.codes).tolist()
-            words = {code: self.describe(at, code) for code in used}
+            words = {code: self.describe(number, code) for code in used}
             texts: list[str | None] = [words[code] for code in coded.codes.tolist()]
             if coded.starts is not None:
                 bounds = coded.starts.tolist()
                 texts = ["|".join(map(str, texts[a:b])) for a, b in pairwise(bounds)]
-            columns[one.name] = texts
+            columns[name] = texts
         return columns
 
 

@@ -65,11 +65,11 @@ class Stored:
 
 
 @contextmanager
-def opened(path: Path, key: str, what: str) -> Iterator[Stored]:
+def opened(path: Path, key: str, kind: str) -> Iterator[Stored]:
     """Open a file for reading. Anything wrong with its content raises a BundleError, whether it is found here or by the caller."""
     with open_file(path) as stream:
         try:
-            yield Stored(Container(stream, key, what))
+            yield Stored(Container(stream, key, kind))
         except AutoCrossError:
             raise
         except OSError as error:

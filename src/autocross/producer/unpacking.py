@@ -51,29 +51,32 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     require(len(by_name) == len(schema), "two columns have the same name")
     for entry in manifest["columns"]:
         require(entry["name"] in by_name, f"column {quoted(entry['name'])} is not in its schema")
-    columns = [(at, entry, by_name[entry["name"]]) for at, entry in enumerate(manifest["columns"])]
+    columns = [(number, entry, by_name[entry["name"]]) for number, entry in enumerate(manifest["columns"])]
 
     # The fields of columns, and of crosses, by their names and numbers of codes.
-    sizes = [size for at, entry, column in columns for size in unpacker(entry["coder"], column).expect(at, entry, column, stored)]
-    told = manifest["about"]["crosses"]
-    require(isinstance(told, list) and len(told) == len(manifest["crosses"]), "it tells of other crosses than it has")
-    crossed = [expect_cross(at, entry, told[at], sizes, stored) for at, entry in enumerate(manifest["crosses"])]
-    for at, (name, n_codes) in enumerate([*sizes, *crossed]):
-        stored.expect(f"weight.{at}", "F64", (n_codes,), f"field {name!r} has the wrong number of weights")
+    sizes = [
+        size for number, entry, column in columns for size in unpacker(entry["coder"], column).expect(number, entry, column, stored)
+    ]
+    recorded = manifest["about"]["crosses"]
+    require(isinstance(recorded, list) and len(recorded) == len(manifest["crosses"]), "it tells of other crosses than it has")
+    crossed = [expect_cross(number, entry, recorded[number], sizes, stored) for number, entry in enumerate(manifest["crosses"])]
+    for number, (name, n_codes) in enumerate([*sizes, *crossed]):
+        stored.expect(f"weight.{number}", "F64", (n_codes,), f"field {name!r} has the wrong number of weights")
     for key, kind in KINDS.items():
         if key in manifest:
             kind.expect(manifest[key], sizes, stored)
     stored.expect_no_more()
 
     encoder = Encoder(
-        schema, tuple(unpacker(entry["coder"], column).unpack(at, entry, column, stored) for at, entry, column in columns)
+        schema, tuple(unpacker(entry["coder"], column).unpack(number, entry, column, stored) for number, entry, column in columns)
     )
     crosses = tuple(
-        unpack_cross(at, entry, encoder, stored.array(f"cross.{at}", f"cross {at}")) for at, entry in enumerate(manifest["crosses"])
+        unpack_cross(number, entry, encoder, stored.array(f"cross.{number}", f"cross {number}"))
+        for number, entry in enumerate(manifest["crosses"])
     )
     producer = Producer(encoder, crosses)
     additions = tuple(kind.unpack(manifest[key], len(encoder.fields), stored) for key, kind in KINDS.items() if key in manifest)
-    weights = tuple(unpack_weights(at, field.name, stored) for at, field in enumerate(producer.fields))
+    weights = tuple(unpack_weights(number, field.name, stored) for number, field in enumerate(producer.fields))
     require(is_weight(manifest["intercept"]), "its intercept is no number")
     penalties = unpack_penalties(manifest["penalties"], len(weights))
     return Model(producer, manifest["intercept"], weights, penalties, unpack_about(manifest["about"], producer), additions)
@@ -89,22 +92,22 @@ def format_of(manifest: Facts) -> int:
 def unpack_schema(entry: Facts) -> ColumnSchema:
     column = ColumnSchema(**entry)
     require(is_text(column.name), "a column has no proper name")
-    known = column.kind in [*READINGS] and column.stored in get_args(Stored)
-    require(known, f"column {column.name!r} has no known kind")
+    has_known_kind = column.kind in [*READINGS] and column.stored in get_args(Stored)
+    require(has_known_kind, f"column {column.name!r} has no known kind")
     separator = column.separator is None or (is_text(column.separator) and column.separator != "")
     require(separator, f"column {column.name!r} has no proper separator")
     require(is_text(column.reason), f"column {column.name!r} has no proper reason for its kind")
     return column
 
 
-def unpack_weights(at: int, name: str, stored: Container) -> NDArray[np.float64]:
-    weight = stored.array(f"weight.{at}", f"field {name!r}", may_be_zero=True)
+def unpack_weights(number: int, name: str, stored: Container) -> NDArray[np.float64]:
+    weight = stored.array(f"weight.{number}", f"field {name!r}", may_be_zero=True)
     require(bool((np.abs(weight) <= MOST_WEIGHT).all()), f"field {name!r} has a weight that is no number")
     return weight
 
 
 def unpack_penalties(entries: Any, n_terms: int) -> tuple[Penalty, ...]:
-    proper = all(is_number(one) and one >= 0 for three in entries for one in three)
+    proper = all(is_number(strength) and strength >= 0 for strengths in entries for strength in strengths)
     require(proper, "it has a penalty that is no number of 0 or more")
     penalties = tuple(Penalty(float(l1), float(l2), float(smooth)) for l1, l2, smooth in entries)
     require(len(penalties) == n_terms, "it has the wrong number of penalties")
@@ -115,26 +118,28 @@ def unpack_penalties(entries: Any, n_terms: int) -> tuple[Penalty, ...]:
 # Crosses.
 
 
-def expect_cross(at: int, entry: Facts, told: Facts, sizes: Sequence[tuple[str, int]], stored: Container) -> tuple[str, int]:
-    """The name of a cross and its number of codes. ``told`` is what the record of the fit says about it."""
+def expect_cross(
+    number: int, entry: Facts, recorded: Facts, sizes: Sequence[tuple[str, int]], stored: Container
+) -> tuple[str, int]:
+    """The name of a cross and its number of codes. ``recorded`` is what the record of the fit says about it."""
     fields = entry["fields"]
-    in_range = isinstance(fields, list) and all(is_count(one) and one < len(sizes) for one in fields)
-    require(in_range and len(fields) >= 2 and all(a < b for a, b in pairwise(fields)), f"cross {at} has impossible fields")
-    require(all(sizes[one][1] <= MOST_CODES for one in fields), f"cross {at} has a field of too many codes")
+    in_range = isinstance(fields, list) and all(is_count(field) and field < len(sizes) for field in fields)
+    require(in_range and len(fields) >= 2 and all(a < b for a, b in pairwise(fields)), f"cross {number} has impossible fields")
+    require(all(sizes[field][1] <= MOST_CODES for field in fields), f"cross {number} has a field of too many codes")
     # Checked before the names are joined. All names of a cross are in the manifest, so they take no more memory than it does.
-    names = [sizes[one][0] for one in fields]
-    require(told["fields"] == names, "it tells of other crosses than it has")
-    n_values, _ = stored.expect(f"cross.{at}", "U32", (None, len(fields)), f"cross {at} has no proper values")
-    expect_room(entry, n_values, f"cross {at}")
+    names = [sizes[field][0] for field in fields]
+    require(recorded["fields"] == names, "it tells of other crosses than it has")
+    n_values, _ = stored.expect(f"cross.{number}", "U32", (None, len(fields)), f"cross {number} has no proper values")
+    expect_room(entry, n_values, f"cross {number}")
     return " x ".join(names), FIRST + n_values + entry["n_buckets"]
 
 
-def unpack_cross(at: int, entry: Facts, encoder: Encoder, values: NDArray[Any]) -> CrossCoder:
+def unpack_cross(number: int, entry: Facts, encoder: Encoder, values: NDArray[Any]) -> CrossCoder:
     """One cross. Its values must be in the order of their keys."""
-    sizes = tuple(encoder.fields[one].n_codes for one in entry["fields"])
-    require(bool((values < np.array(sizes)).all()), f"cross {at} has a value that its fields cannot have")
+    sizes = tuple(encoder.fields[field].n_codes for field in entry["fields"])
+    require(bool((values < np.array(sizes)).all()), f"cross {number} has a value that its fields cannot have")
     cross = CrossCoder(tuple(entry["fields"]), sizes, values, entry["n_buckets"], entry["width"])
-    require(bool((np.diff(cross.keys) > 0).all()), f"cross {at} has values out of order")
+    require(bool((np.diff(cross.keys) > 0).all()), f"cross {number} has values out of order")
     return cross
 
 
@@ -170,19 +175,19 @@ def unpack_about(entry: Facts, producer: Producer) -> About:
 def unpack_classes(entry: Any) -> tuple[Any, Any]:
     """The two labels: texts, booleans, or numbers."""
     first, second = entry
-    alike = all(map(is_text, entry)) or all(map(is_number, entry)) or all(isinstance(one, bool) for one in entry)
+    alike = all(map(is_text, entry)) or all(map(is_number, entry)) or all(isinstance(label, bool) for label in entry)
     require(alike and first != second, "it has no two labels")
     return first, second
 
 
 def unpack_found(entries: Sequence[Facts], producer: Producer) -> tuple[FoundCross, ...]:
     """What the record says about each cross of the producer."""
-    found = []
+    crosses = []
     for entry, cross in zip(entries, producer.crosses, strict=True):
-        names, columns = entry["fields"], list(dict.fromkeys(producer.encoder.fields[at].column for at in cross.fields))
+        names, columns = entry["fields"], list(dict.fromkeys(producer.encoder.fields[number].column for number in cross.fields))
         require(entry["columns"] == columns, "it tells of other crosses than it has")
         n_collisions = entry.get("n_collisions", 0)
         proper = is_number(entry["gain"]) and is_number(entry["error"]) and is_count(n_collisions)
         require(proper, f"cross {quoted(' x '.join(names))} has a gain that is no number")
-        found.append(FoundCross(tuple(names), tuple(columns), float(entry["gain"]), float(entry["error"]), n_collisions))
-    return tuple(found)
+        crosses.append(FoundCross(tuple(names), tuple(columns), float(entry["gain"]), float(entry["error"]), n_collisions))
+    return tuple(crosses)

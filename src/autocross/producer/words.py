@@ -22,7 +22,7 @@ def printable(line: str) -> str:
     >>> printable("a\\x1b[2J\\n"), printable("naïve 日本")
     ('a\\\\x1b[2J\\\\n', 'naïve 日本')
     """
-    return CONTROL.sub(lambda found: repr(found[0])[1:-1], line)
+    return CONTROL.sub(lambda match: repr(match[0])[1:-1], line)
 
 
 def shortened(value: str) -> str:
@@ -33,17 +33,17 @@ def shortened(value: str) -> str:
 def summary(model: Model) -> dict[str, Any]:
     """Everything there is to know about a model, in a form that JSON can hold."""
     producer, about = model.producer, model.about
-    found = []
-    for at, field in enumerate(producer.fields):
-        weight = model.weights[at]
+    fields = []
+    for number, field in enumerate(producer.fields):
+        weight = model.weights[number]
         order = np.argsort(-np.abs(weight), kind="stable")[:STRONGEST].tolist()
-        found.append(
+        fields.append(
             {
                 "name": field.name,
                 "column": field.column,
                 "n_codes": field.n_codes,
-                **asdict(model.penalties[at]),
-                "strongest": [[shortened(producer.describe(at, code)), float(weight[code])] for code in order],
+                **asdict(model.penalties[number]),
+                "strongest": [[shortened(producer.describe(number, code)), float(weight[code])] for code in order],
             }
         )
     return {
@@ -55,39 +55,39 @@ def summary(model: Model) -> dict[str, Any]:
         "validation_score": about.score,
         "intercept": model.intercept,
         "rules": [{"name": rule.name, "value": rule.value, "why": rule.why} for rule in about.rules],
-        "columns": [{"name": one.name, "kind": one.kind, "reason": one.reason} for one in producer.encoder.schema],
-        "fields": found,
+        "columns": [{"name": column.name, "kind": column.kind, "reason": column.reason} for column in producer.encoder.schema],
+        "fields": fields,
         **dict.fromkeys(KINDS),
         **{addition.key: addition.summary() for addition in model.additions},
         "crosses": [
-            {**asdict(one), "order": one.order, "strongest": field["strongest"]}
-            for one, field in zip(about.crosses, found[len(producer.encoder.fields) :], strict=True)
+            {**asdict(cross), "order": cross.order, "strongest": field["strongest"]}
+            for cross, field in zip(about.crosses, fields[len(producer.encoder.fields) :], strict=True)
         ],
     }
 
 
-def in_words(found: dict[str, Any]) -> str:
+def in_words(facts: dict[str, Any]) -> str:
     """The summary as a page of text."""
-    score = "" if found["validation_score"] is None else f", validation {found['metric']} {found['validation_score']:.4f}"
-    lines = [f"P({found['target']} = {found['positive']!r}), fitted to {found['n_rows']:,} rows{score}", "", "rules"]
-    lines += [f"  {rule['name']:14} {rule['value']} ({rule['why']})" for rule in found["rules"]]
+    score = "" if facts["validation_score"] is None else f", validation {facts['metric']} {facts['validation_score']:.4f}"
+    lines = [f"P({facts['target']} = {facts['positive']!r}), fitted to {facts['n_rows']:,} rows{score}", "", "rules"]
+    lines += [f"  {rule['name']:14} {rule['value']} ({rule['why']})" for rule in facts["rules"]]
     for key, kind in KINDS.items():
-        lines += [] if found[key] is None else ["", kind.in_words(found[key])]
+        lines += [] if facts[key] is None else ["", kind.in_words(facts[key])]
     lines += ["", "columns"]
-    lines += [f"  {column['kind']:12} {column['name']} ({column['reason']})" for column in found["columns"]]
+    lines += [f"  {column['kind']:12} {column['name']} ({column['reason']})" for column in facts["columns"]]
     lines += [
         "",
-        f"crosses, with what each gained in loss a row on fresh folds, and its strongest values ({len(found['crosses'])})",
+        f"crosses, with what each gained in loss a row on fresh folds, and its strongest values ({len(facts['crosses'])})",
     ]
-    for cross in found["crosses"]:
+    for cross in facts["crosses"]:
         shared = f", {cross['n_collisions']:,} values share a code" if cross["n_collisions"] else ""
         lines.append(f"  {' x '.join(cross['fields'])}   {cross['gain']:.5f} ± {cross['error']:.5f}{shared}")
         lines += [f"      {weight:+.2f}  {value}" for value, weight in cross["strongest"]]
     lines += [
         "",
-        f"fields, their penalty, and the values with the strongest weights (intercept {found['intercept']:+.3f})",
+        f"fields, their penalty, and the values with the strongest weights (intercept {facts['intercept']:+.3f})",
     ]
-    for field in found["fields"][: len(found["fields"]) - len(found["crosses"])]:
+    for field in facts["fields"][: len(facts["fields"]) - len(facts["crosses"])]:
         values = ", ".join(f"{value} {weight:+.2f}" for value, weight in field["strongest"])
         l1 = f"l1 {field['l1']:g} " if field["l1"] else ""
         smooth = f"smooth {field['smooth']:g} " if field["smooth"] else ""

@@ -69,7 +69,7 @@ def adder(cross: CrossCoder, weight: list[float], ragged: bool) -> Callable[[flo
     if ragged or cross.n_buckets or key is None:
 
         def by_code(total: float, codes: Sequence[Any]) -> float:
-            for code in cross.encode_one([codes[at] for at in cross.fields]):
+            for code in cross.encode_one([codes[number] for number in cross.fields]):
                 total += weight[code]
             return total
 
@@ -88,19 +88,19 @@ class Scorer:
     def plan(self) -> list[tuple[str, Callable[[Any], Sequence[float]]]]:
         """For each column, the function that says what its value adds to the log-odds of one row. It is built on first use, because
         scoring many rows does not need it."""
-        found, first = [], 0
+        plan, first = [], 0
         for column in self.model.producer.encoder.columns:
             last = first + len(column.fields)
             weights = [weight.tolist() for weight in self.model.weights[first:last]]
-            found.append((column.column.name, column.contributions(weights)))
+            plan.append((column.column.name, column.contributions(weights)))
             first = last
-        return found
+        return plan
 
     @cached_property
     def crosses(self) -> list[Callable[[float, Sequence[Any]], float]]:
         """For each cross, the function that adds its weight to the log-odds of one row."""
         producer = self.model.producer
-        ragged = {at for at, (column, _) in enumerate(producer.encoder.places) if column.ragged}
+        ragged = {number for number, (column, _) in enumerate(producer.encoder.places) if column.ragged}
         weights = self.model.weights[len(producer.encoder.fields) :]
         return [
             adder(cross, weight.tolist(), not ragged.isdisjoint(cross.fields))
@@ -151,10 +151,10 @@ class Scorer:
         log_odds = self.log_odds_one(row)
         producer = self.model.producer
         reasons = []
-        for at, (coded, field) in enumerate(zip(producer.codes_one(row), producer.fields, strict=True)):
+        for number, (coded, field) in enumerate(zip(producer.codes_one(row), producer.fields, strict=True)):
             codes = coded if isinstance(coded, tuple) else (coded,)
-            value = " | ".join(producer.describe(at, code) for code in codes) or "(empty)"
-            reasons.append(Reason(field.name, value, sum(float(self.model.weights[at][code]) for code in codes)))
+            value = " | ".join(producer.describe(number, code) for code in codes) or "(empty)"
+            reasons.append(Reason(field.name, value, sum(float(self.model.weights[number][code]) for code in codes)))
         for addition in self.model.additions:
             reasons.append(Reason(addition.reason, "all fields", addition.log_odds_one(producer.encoder.encode_one(row))))
         return Explanation(probability(log_odds), log_odds, self.model.intercept, tuple(reasons))

@@ -77,9 +77,9 @@ else:
     FileFlags = Annotated[FileOptions, Parameter(name="*")]
 
 
-def options_of(given: Any) -> Options:
+def options_of(flags: Any) -> Options:
     """The user's flags as options."""
-    values = {entry.name: getattr(given, entry.name) for entry in fields(given)}
+    values = {entry.name: getattr(flags, entry.name) for entry in fields(flags)}
     if values.get("types") is not None:
         pairs = [text.partition("=") for text in values["types"]]
         for column, sign, kind in pairs:
@@ -93,11 +93,11 @@ def options_of(given: Any) -> Options:
     return Options(**values)
 
 
-def rows_of(model: Any, data: str, given: Any) -> Any:
+def rows_of(model: Any, data: str, flags: Any) -> Any:
     """The rows of a file as a frame, its text columns as the model had them."""
     from autocross.table.ingest import unlabelled
 
-    return unlabelled(data, model.producer.encoder.schema, options_of(given))
+    return unlabelled(data, model.producer.encoder.schema, options_of(flags))
 
 
 @app.command
@@ -197,18 +197,18 @@ def evaluate(
     frame, label, counts = labelled(data, name, weight, scorer.model.producer.encoder.schema, options_of(options))
     label = match_labels(label, name, about.classes)
     log_odds = scorer.log_odds(frame)
-    found: dict[str, float | int | None] = {
+    measures: dict[str, float | int | None] = {
         "auc": auc(label, log_odds, counts),
         "log_loss": log_loss(label, log_odds, counts),
         "accuracy": accuracy(label, log_odds, counts),
         "n_rows": len(label),
     }
-    if found["auc"] != found["auc"]:
-        found["auc"] = None  # one class only: JSON has no NaN
+    if measures["auc"] != measures["auc"]:
+        measures["auc"] = None  # one class only: JSON has no NaN
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(measures))
     else:
-        for key, value in found.items():
+        for key, value in measures.items():
             print(f"{key:9} {'-' if value is None else f'{value:.6f}' if isinstance(value, float) else f'{value:,}'}")
 
 
@@ -260,8 +260,8 @@ def show(model: str, /, *, as_json: AsJson = False) -> None:
     from autocross.producer import bundle
     from autocross.producer.words import in_words, summary
 
-    found = summary(bundle.read(model))
-    print(json.dumps(found) if as_json else in_words(found))
+    facts = summary(bundle.read(model))
+    print(json.dumps(facts) if as_json else in_words(facts))
 
 
 @app.command
@@ -305,18 +305,18 @@ def json_row(text: str) -> dict[str, Any]:
     from autocross.table.values import whole_number
 
     try:
-        found = json.loads(text, parse_int=whole_number)
+        row = json.loads(text, parse_int=whole_number)
     except (json.JSONDecodeError, RecursionError) as error:
         raise TableError(f'The row is no JSON object: {error}. Write it as \'{{"job": "cook", "age": 37}}\'.') from None
-    assert isinstance(found, dict)
-    return found
+    assert isinstance(row, dict)
+    return row
 
 
-def file_row(model: Any, data: str, row: int, given: Any) -> dict[str, Any]:
+def file_row(model: Any, data: str, row: int, flags: Any) -> dict[str, Any]:
     """A row of a file, which must have the columns that the model needs."""
     from autocross.table.coerce import typed
 
-    frame = rows_of(model, data, given)
+    frame = rows_of(model, data, flags)
     if not 0 <= row < frame.height:
         there = f"which has rows 0 to {frame.height - 1}" if frame.height else "which has no rows"
         raise TableError(f"Row {row} is not in {data!r}, {there}. Give another row, or another file.")

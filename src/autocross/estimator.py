@@ -272,8 +272,8 @@ def observed(options: Options, data: Any) -> Iterator[tuple[Options, Reporter]]:
     try:
         if not options.quiet:
             reporter.attempt(DISPLAY, show)
-        given = values_of(options)
-        unusual = {entry.name: given[entry.name] for entry in fields(options) if shown(given[entry.name]) != shown(entry.default)}
+        values = values_of(options)
+        unusual = {entry.name: values[entry.name] for entry in fields(options) if shown(values[entry.name]) != shown(entry.default)}
         reporter.tell(FitStarted, version=autocross.__version__, options=unusual)
         yield options, reporter
     finally:
@@ -301,9 +301,9 @@ def has_names(X: Any) -> bool:
 def one_hot(codes: Sequence[FieldCodes], sizes: Sequence[int]) -> csr_matrix:
     """The sparse 0/1 matrix with one column for each code of each field."""
     parts = []
-    for one, size in zip(codes, sizes, strict=True):
-        starts = np.arange(one.n_rows + 1) if one.starts is None else one.starts
-        parts.append(csr_matrix((np.ones(len(one.codes)), one.codes.astype(np.int32), starts), shape=(one.n_rows, size)))
+    for coded, size in zip(codes, sizes, strict=True):
+        starts = np.arange(coded.n_rows + 1) if coded.starts is None else coded.starts
+        parts.append(csr_matrix((np.ones(len(coded.codes)), coded.codes.astype(np.int32), starts), shape=(coded.n_rows, size)))
     return hstack(parts, format="csr")
 
 

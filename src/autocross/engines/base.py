@@ -114,7 +114,7 @@ class Engine(ABC):
 
     def exchange(self, task: Callable[Concatenate[B, P], list[Any]], *args: P.args, **kwargs: P.kwargs) -> None:
         """Replace every block by the blocks that the task makes of it."""
-        self.place([made for mine in self.each(task, *args, **kwargs) for made in mine])
+        self.place([block for blocks in self.each(task, *args, **kwargs) for block in blocks])
 
     @abstractmethod
     def close(self) -> None:

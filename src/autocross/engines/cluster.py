@@ -79,10 +79,10 @@ class Worker:
 
     def attend(self, calls: str, replies: str) -> None:
         """From now on, answer the calls that come through shared memory."""
-        asked, told = Box(calls), Box(replies)
-        told.send(b"")
+        inbox, outbox = Box(calls), Box(replies)
+        outbox.send(b"")
         while True:
-            told.send(self.run(asked.wait(), 0))
+            outbox.send(self.run(inbox.wait(), 0))
 
     def run(self, call: bytes | memoryview, step: int) -> bytes:
         """Answer a call."""
@@ -91,7 +91,7 @@ class Worker:
         try:
             kind, task, args = pickle.loads(call)
             reply = reply._replace(value=self.answer(kind, task, args))
-            if kind.startswith("total") and self.shards and sum(one.nbytes for one in self.sums) >= self.sharded:
+            if kind.startswith("total") and self.shards and sum(array.nbytes for array in self.sums) >= self.sharded:
                 reply = reply._replace(value=None, pushed=True, n_bytes=self.push(step))
         except Exception as error:  # is sent to the driver, which raises it
             reply = reply._replace(value=None, error=portable(error))
@@ -108,16 +108,16 @@ class Worker:
         if kind == "each":
             return self.engine.each(task, *args)
         self.sums = [self.engine.total(task, *args)] if kind == "total" else self.engine.totals(task, *args)
-        return [narrowed(one) for one in self.sums]
+        return [narrowed(array) for array in self.sums]
 
     def push(self, step: int) -> int:
         """Send each shard its part of the sums; returns the number of bytes. The driver takes care of lost shards."""
         n = len(self.shards)
-        parts = [pickle.dumps([narrowed(piece_of(one, at, n)) for one in self.sums], 5) for at in range(n)]
+        parts = [pickle.dumps([narrowed(piece_of(array, number, n)) for array in self.sums], 5) for number in range(n)]
         sent = [shard.push.remote(step, self.number, part) for shard, part in zip(self.shards, parts, strict=True)]
-        for one in sent:
+        for reference in sent:
             try:
-                ray.get(one)
+                ray.get(reference)
             except RayActorError:
                 continue
         return sum(map(len, parts))
@@ -139,8 +139,8 @@ class Line:
 
     def answer(self) -> bytes | memoryview:
         """The answer of the worker, which is valid until the next call. Raises RayActorError if the worker is lost."""
-        found: bytes = ray.get(self.sent)
-        return found
+        reply: bytes = ray.get(self.sent)
+        return reply
 
     def close(self) -> None:
         """End the worker."""
@@ -196,17 +196,17 @@ class Shard:
 
     def pull(self, step: int) -> tuple[int, bytes]:
         """How many workers have sent their part, and the sums."""
-        return len(self.heard) if step == self.step else 0, pickle.dumps([narrowed(one) for one in self.sums], 5)
+        return len(self.heard) if step == self.step else 0, pickle.dumps([narrowed(array) for array in self.sums], 5)
 
 
 def added(parts: Sequence[Sequence[NDArray[Any]]]) -> list[Ints]:
     """The totals of sums that were narrowed for sending."""
-    return [reduce(np.add, [one.astype(np.int64, copy=False) for one in same]) for same in zip(*parts, strict=True)]
+    return [reduce(np.add, [array.astype(np.int64, copy=False) for array in same]) for same in zip(*parts, strict=True)]
 
 
-def piece_of(things: Any, at: int, n: int) -> Any:
-    """Part number ``at`` of n consecutive parts: the range of codes of a shard, or the blocks of a worker."""
-    return things[len(things) * at // n : len(things) * (at + 1) // n]
+def piece_of(items: Any, number: int, n: int) -> Any:
+    """Part ``number`` of n consecutive parts: the range of codes of a shard, or the blocks of a worker."""
+    return items[len(items) * number // n : len(items) * (number + 1) // n]
 
 
 def narrowed(sums: Ints) -> NDArray[Any]:
@@ -232,8 +232,8 @@ class RayEngine(Engine):
     has_disk = False
 
     def __init__(self, n_jobs: int | None = None, address: str | None = None) -> None:
-        self.ours = connect(address, n_jobs)
-        self.at_home = self.ours and address is None
+        self.owns_cluster = connect(address, n_jobs)
+        self.at_home = self.owns_cluster and address is None
         cores = [n for node in ray.nodes() if node["Alive"] and (n := int(node["Resources"].get("CPU", 0)))]
         if n_jobs is not None and n_jobs > 0:
             self.n_threads, self.n_shares = 1, n_jobs
@@ -297,13 +297,13 @@ class RayEngine(Engine):
 
     def run(self, task: Callable[Concatenate[B, P], R], *args: P.args, **kwargs: P.kwargs) -> list[R]:
         assert not kwargs
-        return [found for lane in self.call("each", task, args) for found in lane]
+        return [result for lane in self.call("each", task, args) for result in lane]
 
     def total(self, task: Callable[Concatenate[B, P], Ints], *args: P.args, **kwargs: P.kwargs) -> Ints:
         assert not kwargs
         self.between()
-        found: list[Ints] = self.call("total", task, args)
-        return found[0]
+        totals: list[Ints] = self.call("total", task, args)
+        return totals[0]
 
     def totals(self, task: Callable[Concatenate[B, P], list[Ints]], *args: P.args, **kwargs: P.kwargs) -> list[Ints]:
         assert not kwargs
@@ -327,11 +327,11 @@ class RayEngine(Engine):
         failed = next((reply.error for reply in replies if reply.error is not None), None)
         if failed is not None:
             raise failed
-        found = self.found(kind, replies, call)
+        results = self.results(kind, replies, call)
         self.log.note(kind, task, args)
-        return found
+        return results
 
-    def found(self, kind: str, replies: Sequence[Reply], call: Any) -> list[Any]:
+    def results(self, kind: str, replies: Sequence[Reply], call: Any) -> list[Any]:
         """The results, from the replies or from the shards."""
         if not kind.startswith("total"):
             return [reply.value for reply in replies]
@@ -389,25 +389,25 @@ class RayEngine(Engine):
 
     def pull(self, call: Any) -> list[Ints]:
         """Fetch the sums from the shards."""
-        found = []
-        for at in range(len(self.shards)):
-            data = self.pull_from(at, call)
+        parts = []
+        for shard in range(len(self.shards)):
+            data = self.pull_from(shard, call)
             self.moved += len(data)
-            found.append([one.astype(np.int64) for one in pickle.loads(data)])
-        return [np.concatenate(same) for same in zip(*found, strict=True)]
+            parts.append([array.astype(np.int64) for array in pickle.loads(data)])
+        return [np.concatenate(same) for same in zip(*parts, strict=True)]
 
-    def pull_from(self, at: int, call: Any) -> bytes:
+    def pull_from(self, shard: int, call: Any) -> bytes:
         """Fetch the sums of one shard. If it is lost or new, the workers send it their sums again."""
         for _ in range(HIRES):
             try:
-                heard, data = ray.get(self.shards[at].pull.remote(self.step))
+                heard, data = ray.get(self.shards[shard].pull.remote(self.step))
                 if heard == len(self.workers):
                     return bytes(data)
             except RayActorError:
-                self.shards[at] = actor(Shard, 0)
+                self.shards[shard] = actor(Shard, 0)
             for number in range(len(self.workers)):
                 self.push_again(number, call)
-        raise EngineError(f"Shard {at} of the sums was lost {HIRES} times in a row. Look at the logs of the cluster.")
+        raise EngineError(f"Shard {shard} of the sums was lost {HIRES} times in a row. Look at the logs of the cluster.")
 
     def push_again(self, number: int, call: Any) -> None:
         """Let a worker send its last sums to the shards again. If it is lost, the worker that replaces it computes them again."""
@@ -426,8 +426,8 @@ class RayEngine(Engine):
             for shard in self.shards:
                 ray.kill(shard)
             self.workers, self.shards, self.items = [], [], []
-        if self.ours:
-            self.ours = False
+        if self.owns_cluster:
+            self.owns_cluster = False
             ray.shutdown()
 
 

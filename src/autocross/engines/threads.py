@@ -60,11 +60,11 @@ class ThreadsEngine(Engine):
             lanes = [lane(0)]
         finally:
             others = [answer.get() for answer in answers]  # an interrupt must not leave a thread at work on a block
-        for found, error in others:
+        for results, error in others:
             if error is not None:
                 raise error
-            lanes.append(found)
-        return [lanes[at % self.n_workers][at // self.n_workers] for at in range(len(items))]
+            lanes.append(results)
+        return [lanes[number % self.n_workers][number // self.n_workers] for number in range(len(items))]
 
     def close(self) -> None:
         self.blocks = ()

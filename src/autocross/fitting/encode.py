@@ -26,7 +26,7 @@ from autocross.reading import Recipe
 from autocross.table.coerce import texts, typed, typed_column
 from autocross.table.columns import TimeColumn
 from autocross.table.digest import Digest
-from autocross.table.inference import infer, infer_all, known
+from autocross.table.inference import columns_in_words, infer, infer_all
 from autocross.table.labels import Classes
 from autocross.table.schema import ColumnSchema, Schema
 from autocross.table.source import Source
@@ -80,7 +80,7 @@ def check_named_columns(run: Run, source: Source) -> None:
     for word in ("time", "groups"):
         name = getattr(run.options, word)
         if name is not None and name not in source.names:
-            raise OptionError(f"Option {word}={name!r} names no column of the table. {known(source.names)}")
+            raise OptionError(f"Option {word}={name!r} names no column of the table. {columns_in_words(source.names)}")
 
 
 def decide_schema(run: Run, contents: Contents, names: Collection[str]) -> Schema:

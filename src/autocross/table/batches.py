@@ -42,9 +42,9 @@ def batches(
 ) -> Iterator[pl.DataFrame]:
     """These columns of the rows of all pieces, in order, in batches of about ``most_bytes`` bytes and at most ``most_rows`` rows.
     The pieces belong to files of the path."""
-    known = files_of(path)[0]
-    with understood(known, dialect):
-        first = head_of(known, dialect).collect_schema()
+    first_file = files_of(path)[0]
+    with understood(first_file, dialect):
+        first = head_of(first_file, dialect).collect_schema()
     names = list(first) if columns is None else columns
     for piece in pieces:
         with understood(piece.file, dialect):

@@ -43,9 +43,9 @@ def wall_clock(series: pl.Series) -> pl.Series:
     return series.dt.replace_time_zone(None) if isinstance(series.dtype, pl.Datetime) and series.dtype.time_zone else series
 
 
-def cell(series: pl.Series, at: int) -> str:
+def cell(series: pl.Series, position: int) -> str:
     """One of the values, for a message."""
-    alone = series[at : at + 1]
+    alone = series[position : position + 1]
     if beyond(alone) is None and beyond(alone := wall_clock(alone)) is None:
         return shown(alone[0])
     unit = "days" if alone.dtype == pl.Date else alone.dtype.time_unit  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from autocross.table.cells import beyond, cell, wall_clock
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
 from autocross.table.dialect import WITH_COMMA
 from autocross.table.digest import Numbered, pieces
-from autocross.table.inference import is_plain, known
+from autocross.table.inference import columns_in_words, is_plain
 from autocross.table.places import Places, missing
 from autocross.table.schema import ColumnSchema, Reading, Schema, Stored
 from autocross.table.values import (
@@ -49,7 +49,7 @@ def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] 
     if absent:
         raise TableError(
             f"Column {absent[0]!r} is missing from the table"
-            f"{f' ({len(absent)} columns are)' if len(absent) > 1 else ''}. {known(frame.columns)}"
+            f"{f' ({len(absent)} columns are)' if len(absent) > 1 else ''}. {columns_in_words(frame.columns)}"
         )
     if numbered is None:
         return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
@@ -57,7 +57,7 @@ def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] 
     assert all(len(column.index) == frame.height for column in once.values())  # kernels trust these without a check
     rows = {column.name: once[column.name].values if column.name in once else frame[column.name] for column in used}
     columns = {column.name: typed_column(rows[column.name], column, differ=column.name in once) for column in used}
-    return Table(frame.height, columns, {name: one.index for name, one in once.items()})
+    return Table(frame.height, columns, {name: column.index for name, column in once.items()})
 
 
 def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None, *, differ: bool = False) -> Column:
@@ -87,14 +87,14 @@ def of_objects(series: pl.Series, column: ColumnSchema, rows: Rows | None = None
     }
     ways_out: dict[Reading | None, str] = {"number": number_way_out(column.name), "moment": TIME_WAY_OUT}
     read, dtype = readers[column.reading]
-    found = []
-    for at, value in enumerate(series.to_list()):
+    values = []
+    for position, value in enumerate(series.to_list()):
         try:
-            found.append(read(value))
+            values.append(read(value))
         except ValueError as error:
             way_out = ways_out.get(column.reading, str(error))
-            raise refused(series.name, column.kind, row_of(at, rows), shown(value), way_out) from None
-    return pl.Series(series.name, found, dtype=dtype)
+            raise refused(series.name, column.kind, row_of(position, rows), shown(value), way_out) from None
+    return pl.Series(series.name, values, dtype=dtype)
 
 
 # What does not fit.
@@ -106,15 +106,15 @@ def number_way_out(name: str, has_comma: bool = False) -> str:
     return f"{first}eclare it categorical, types={{{name!r}: 'categorical'}}, or correct the value."
 
 
-def row_of(at: int, rows: Rows | None) -> str:
+def row_of(position: int, rows: Rows | None) -> str:
     """The row of a value, for a message."""
-    return f"row {at if rows is None else int(rows[at])}"
+    return f"row {position if rows is None else int(rows[position])}"
 
 
 def first_refused(series: pl.Series, bad: pl.Series, rows: Rows | None, kind: str, way_out: str) -> ColumnError:
     """The error for the first value that cannot be read by the kind of its column."""
-    at = int(bad.arg_true()[0])
-    return refused(series.name, kind, row_of(at, rows), cell(series, at), way_out)
+    position = int(bad.arg_true()[0])
+    return refused(series.name, kind, row_of(position, rows), cell(series, position), way_out)
 
 
 def nothing_else(series: pl.Series, kind: str, way_out: str) -> pl.Series:

@@ -36,9 +36,9 @@ class TextColumn:
 
         return factored(self.rows, self.differ)
 
-    def find(self, known: Places, table: NDArray[Any]) -> NDArray[Any]:
-        """For each row, the entry of ``table`` at the number that its text has in ``known``. Unknown texts get the last entry."""
-        return known.find(self.rows, table)
+    def find(self, places: Places, table: NDArray[Any]) -> NDArray[Any]:
+        """For each row, the entry of ``table`` at the number that its text has in ``places``. Unknown texts get the last entry."""
+        return places.find(self.rows, table)
 
     def take(self, rows: NDArray[np.int64]) -> TextColumn:
         return TextColumn(self.rows.gather(rows))

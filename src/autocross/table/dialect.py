@@ -50,13 +50,13 @@ class Dialect:
 ANY = Dialect()
 
 
-def found_out(path: Path, given: Dialect) -> Dialect:
+def found_out(path: Path, declared: Dialect) -> Dialect:
     """The dialect of a file; what is not given is found by rule."""
-    separator = given.separator or ("\t" if ".tsv" in path.name.lower() else separator_of(path))
-    known = replace(given, separator=separator)
-    if given.decimal is not None:
-        return known
-    return replace(known, decimal="," if separator != "," and has_decimal_commas(path, known) else ".")
+    separator = declared.separator or ("\t" if ".tsv" in path.name.lower() else separator_of(path))
+    with_separator = replace(declared, separator=separator)
+    if declared.decimal is not None:
+        return with_separator
+    return replace(with_separator, decimal="," if separator != "," and has_decimal_commas(path, with_separator) else ".")
 
 
 # The separator.
@@ -65,7 +65,7 @@ def found_out(path: Path, given: Dialect) -> Dialect:
 def first_lines(path: Path) -> list[str]:
     """The lines of the head that are not empty."""
     check_encoding(path)
-    lines = pl.read_csv(
+    frame = pl.read_csv(
         head_of(path, HEAD),
         separator=UNUSED,
         quote_char=None,
@@ -75,15 +75,15 @@ def first_lines(path: Path) -> list[str]:
         truncate_ragged_lines=True,
         glob=False,
     )
-    found = [line for line in lines.to_series().to_list() if line]
-    if not found:
+    lines = [line for line in frame.to_series().to_list() if line]
+    if not lines:
         raise pl.exceptions.NoDataError("no line")
-    if "\0" in found[0]:
+    if "\0" in lines[0]:
         raise TableError(
             f"File {str(path)!r} is not UTF-8: its first line holds zero bytes, as text in UTF-16 or UTF-32 does. "
             "Convert it, for example with: iconv -f UTF-16LE -t UTF-8"
         )
-    return found
+    return lines
 
 
 def check_encoding(path: Path) -> None:
@@ -160,19 +160,19 @@ def numbers_with_commas(path: Path, dialect: Dialect, n_rows: int | None) -> tup
     A column that is empty in these rows is taken for numbers. If it is not, there will be an error, but never a wrong number.
     """
     whole: list[str] = []
-    other: list[str] = []
+    decimal: list[str] = []
     for column in texts_of(path, dialect, n_rows).iter_columns():
         present = column.drop_nulls()
         with_comma = present.str.contains(WITH_COMMA)
         if with_comma.all():
-            (whole if len(present) and present.str.contains(WHOLE).all() else other).append(column.name)
+            (whole if len(present) and present.str.contains(WHOLE).all() else decimal).append(column.name)
         elif (with_comma | present.str.contains(WITH_POINT) | present.str.contains(WITH_GROUPS)).all():
             raise TableError(
                 f"Column {column.name!r} of {str(path)!r} holds {present.filter(~with_comma)[0]!r}, in a file with decimal commas: "
                 "it is not clear which number that is. Give decimal='.' (--decimal on the command line) if no comma is a decimal "
                 f"point, declare the column's kind, as in types={{{column.name!r}: 'categorical'}}, or write its numbers alike."
             )
-    return whole, other
+    return whole, decimal
 
 
 def number_with_comma(name: str) -> pl.Expr:

@@ -308,16 +308,16 @@ def pieces(series: pl.Series, separator: str) -> pl.Series:
 
 def merged(parts: Sequence[Digest]) -> Digest:
     """The digest of the rows of all parts."""
-    one = parts[0]
+    first = parts[0]
     bits = min(part.bits for part in parts)
     together = summed(pl.concat([cut(part.counted, bits) for part in parts], how="vertical_relaxed"))
     n_rows, n_null = sum(part.n_rows for part in parts), sum(part.n_null for part in parts)
     # Once digits are dropped, a table counts as all different if all its parts are.
     all_differ = all(part.all_differ for part in parts) and (bits < BITS or together.height == n_rows)
     whole = all(part.whole for part in parts)
-    found = replace(one.having(together), n_rows=n_rows, n_null=n_null, bits=bits, all_differ=all_differ, whole=whole)
-    found = shortened(found)
-    return found if len({part.dtype for part in parts}) == 1 else replace(found, dtype=found.values.dtype)
+    combined = replace(first.having(together), n_rows=n_rows, n_null=n_null, bits=bits, all_differ=all_differ, whole=whole)
+    combined = shortened(combined)
+    return combined if len({part.dtype for part in parts}) == 1 else replace(combined, dtype=combined.values.dtype)
 
 
 def moved(part: Digest, by: int) -> Digest:

@@ -137,18 +137,18 @@ def n_rows(file: Place, dialect: Dialect = ANY) -> int:
 def spread(pieces: Sequence[Piece], n: int) -> list[list[Piece]]:
     """The same rows in n lists of pieces, or fewer, with about equally many rows in each."""
     total, done = sum(piece.n_rows for piece in pieces), 0
-    found: list[list[Piece]] = [[]]
+    shares: list[list[Piece]] = [[]]
     for piece in pieces:
         first, last = piece.first_row, piece.first_row + piece.n_rows
         while first < last:
-            room = total * len(found) // n - done
-            if room <= 0 and len(found) < n:
-                found.append([])
+            room = total * len(shares) // n - done
+            if room <= 0 and len(shares) < n:
+                shares.append([])
                 continue
             taken = min(last - first, room)
-            found[-1].append(Piece(piece.file, first, taken))
+            shares[-1].append(Piece(piece.file, first, taken))
             first, done = first + taken, done + taken
-    return [one for one in found if one]
+    return [share for share in shares if share]
 
 
 def scan(file: Place, dialect: Dialect = ANY, first_row: int = 0, n_rows: int | None = None) -> pl.LazyFrame:
@@ -184,10 +184,10 @@ def files_of(path: Place) -> Sequence[Place]:
 def parquet_files(path: Place) -> Sequence[Place]:
     """The Parquet files of a folder, in the order of their names. Hidden files are skipped, because other programs keep notes in
     them."""
-    found = sorted(part for part in path.iterdir() if is_parquet(part) and not part.name.startswith((".", "_")))
-    if not found:
+    files = sorted(part for part in path.iterdir() if is_parquet(part) and not part.name.startswith((".", "_")))
+    if not files:
         raise FileError(f"Folder {str(path)!r} holds no .parquet file. Give a folder of Parquet files.")
-    return found
+    return files
 
 
 def check_same(file: Place, columns: Mapping[str, Any], first: Mapping[str, Any]) -> None:
@@ -277,15 +277,15 @@ def read_csv(path: Path, dialect: Dialect) -> pl.DataFrame:
         return scan_csv(path, replace(dialect, as_text=[*dialect.as_text, *too_long]), None).collect()
 
 
-def scan_csv(path: Path, given: Dialect, inferred_from: int | None = INFERRED_FROM) -> pl.LazyFrame:
+def scan_csv(path: Path, dialect: Dialect, inferred_from: int | None = INFERRED_FROM) -> pl.LazyFrame:
     """A lazy frame of a CSV file."""
-    settings, commas = csv_settings(path, given, inferred_from)
+    settings, commas = csv_settings(path, dialect, inferred_from)
     return with_decimal_commas(pl.scan_csv(path, **settings), commas)
 
 
-def csv_blocks(path: Path, given: Dialect, n_bytes: int) -> Iterator[pl.LazyFrame]:
+def csv_blocks(path: Path, dialect: Dialect, n_bytes: int) -> Iterator[pl.LazyFrame]:
     """The rows of a CSV file in blocks of about so many bytes, with the types that its head has."""
-    settings, commas = csv_settings(path, given, INFERRED_FROM)
+    settings, commas = csv_settings(path, dialect, INFERRED_FROM)
     schema, separator = pl.scan_csv(path, **settings).collect_schema(), settings["separator"]
     names = separator.join('"' + name.replace('"', '""') + '"' for name in schema)
     for number, block in enumerate(blocks(path, n_bytes)):
@@ -295,12 +295,12 @@ def csv_blocks(path: Path, given: Dialect, n_bytes: int) -> Iterator[pl.LazyFram
         yield with_decimal_commas(rows, commas)
 
 
-def csv_settings(path: Path, given: Dialect, inferred_from: int | None) -> tuple[dict[str, Any], list[str]]:
+def csv_settings(path: Path, declared: Dialect, inferred_from: int | None) -> tuple[dict[str, Any], list[str]]:
     """The settings with which polars must read a CSV file, and the columns of numbers with decimal commas, which it leaves as text.
 
     Dates stay text, so that one rule reads them in files, frames and single rows.
     """
-    dialect = dialects.found_out(path, given)
+    dialect = dialects.found_out(path, declared)
     assert dialect.separator is not None
     names = dialects.header(path, dialect.separator)
     kinds: dict[str, Any] = {name: pl.String for name in dialect.as_text if name in names}

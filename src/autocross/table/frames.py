@@ -95,7 +95,7 @@ def from_frame(data: Any) -> pl.DataFrame:
         return to_polars(native)
     if not frame.implementation.is_pandas_like():
         return from_arrow(frame.to_arrow())
-    return pl.DataFrame({name: taken_over(name, from_pandas, native.iloc[:, at]) for at, name in enumerate(names)})
+    return pl.DataFrame({name: taken_over(name, from_pandas, native.iloc[:, number]) for number, name in enumerate(names)})
 
 
 def taken_over(name: str, take: Callable[[Any], pl.Series], column: Any) -> pl.Series:
@@ -116,7 +116,9 @@ def from_arrow(data: Any) -> pl.DataFrame:
             return pl.DataFrame(pl.from_arrow(data))
         except NOT_TAKEN:
             pass
-    return pl.DataFrame({name: taken_over(name, arrow_column, data.column(at)) for at, name in enumerate(data.column_names)})
+    return pl.DataFrame(
+        {name: taken_over(name, arrow_column, data.column(number)) for number, name in enumerate(data.column_names)}
+    )
 
 
 def arrow_column(column: Any) -> pl.Series:
@@ -191,12 +193,12 @@ def from_values(values: list[Any]) -> pl.Series:
 
     The schema of a model says what the objects mean, or `settled` decides it if there is no model yet.
     """
-    given, kinds = values, types_of(values)
+    originals, kinds = values, types_of(values)
     if len(kinds) > 1 or not kinds <= {bool, int, float, str}:
         try:
-            values = [plain(value) for value in given]
+            values = [plain(value) for value in originals]
         except ValueError:
-            return objects(given)
+            return objects(originals)
         kinds = types_of(values)
     if not kinds:
         return pl.Series([None] * len(values), dtype=pl.Null)
@@ -208,7 +210,7 @@ def from_values(values: list[Any]) -> pl.Series:
             return column.fill_nan(None) if kind is float else column
     except NOT_TAKEN:
         pass
-    return objects(given)
+    return objects(originals)
 
 
 def types_of(values: list[Any]) -> set[type]:
@@ -289,4 +291,4 @@ def from_array(data: Any) -> pl.DataFrame:
         raise TableError("Complex data not supported. Give real and imaginary parts as two columns.")
     readers: dict[str, Callable[[Any], pl.Series]] = {**dict.fromkeys("iufb", from_numbers), "M": from_moments, "m": from_durations}
     from_column = readers.get(array.dtype.kind, lambda column: from_values(column.tolist()))
-    return pl.DataFrame({f"x{at}": from_column(array[:, at]) for at in range(array.shape[1])})
+    return pl.DataFrame({f"x{number}": from_column(array[:, number]) for number in range(array.shape[1])})

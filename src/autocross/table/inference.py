@@ -36,19 +36,21 @@ def infer_all(columns: Sequence[Digest], types: Mapping[str, str], left_out: Map
     for word, names in (("types", types), ("exclude", left_out)):
         for name in names:
             if name not in present:
-                raise OptionError(f"Option {word} names column {name!r}, which the table does not have. {known(present)}")
-    found = []
+                raise OptionError(
+                    f"Option {word} names column {name!r}, which the table does not have. {columns_in_words(present)}"
+                )
+    schema = []
     for column in map(Digest.loaded, columns):
         if column.name in left_out:
-            found.append(ColumnSchema(column.name, "ignore", stored_as(column), left_out[column.name]))
+            schema.append(ColumnSchema(column.name, "ignore", stored_as(column), left_out[column.name]))
         elif column.name in types:
-            found.append(declared(column, types[column.name]))
+            schema.append(declared(column, types[column.name]))
         else:
-            found.append(inferred(column))
-    return tuple(found)
+            schema.append(inferred(column))
+    return tuple(schema)
 
 
-def known(names: Sequence[str]) -> str:
+def columns_in_words(names: Sequence[str]) -> str:
     """A short list of the columns, for a message. A single column may be the uncut line of a CSV file with another separator."""
     shown = ", ".join(repr(name) for name in names[:10])
     uncut = len(names) == 1 and not names[0].isidentifier()

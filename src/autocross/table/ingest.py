@@ -22,7 +22,7 @@ from autocross.table.batches import MOST_ROWS
 from autocross.table.dialect import Dialect
 from autocross.table.files import bytes_in_memory, column_names, place_of, whole_files
 from autocross.table.frames import settled, to_polars
-from autocross.table.inference import known
+from autocross.table.inference import columns_in_words
 from autocross.table.schema import Schema, is_read_as_text, text_columns
 from autocross.table.source import InFiles, InMemory, Part, Source
 
@@ -172,7 +172,7 @@ def check_columns(names: Sequence[str], y: Any, sample_weight: Any) -> None:
         raise LabelError(f"The column {y!r} is named as target and as weight. Give two columns.")
     for word, name in (("target", y), ("weight", sample_weight)):
         if isinstance(name, str) and name not in names:
-            raise LabelError(f"The {word} column {name!r} is not in the table. {known(names)}")
+            raise LabelError(f"The {word} column {name!r} is not in the table. {columns_in_words(names)}")
 
 
 def label_values(frame: pl.DataFrame, y: Any) -> NDArray[Any]:

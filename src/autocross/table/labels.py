@@ -45,13 +45,13 @@ def label_text(value: Any) -> str | None:
 
 def label_texts(values: Iterable[Any], target: str) -> list[str | None]:
     """`label_text` of labels in the target column."""
-    found = []
+    texts = []
     for value in values:
         try:
-            found.append(label_text(value))
+            texts.append(label_text(value))
         except ValueError as error:
             raise LabelError(f"The target {target!r} holds {shown(value)}. {error}") from None
-    return found
+    return texts
 
 
 @dataclass(frozen=True)
@@ -112,10 +112,10 @@ class LabelValues:
             held = f"the one class {label_of(distinct[0])!r}" if len(distinct) else "no value"
             raise LabelError(f"The target {name!r} holds {held}, so there is nothing to learn. Give rows of two classes.")
         if len(distinct) > 2:
-            some = ", ".join(repr(label_of(value)) for value in distinct[:3])
+            examples = ", ".join(repr(label_of(value)) for value in distinct[:3])
             raise LabelError(
                 "Only binary classification is supported. The type of the target is multiclass. "
-                f"Target {name!r} holds {len(distinct)} values ({some}, ...). Make it a yes/no column."
+                f"Target {name!r} holds {len(distinct)} values ({examples}, ...). Make it a yes/no column."
             )
         chosen = distinct[1]
         if positive is not None:
@@ -137,19 +137,19 @@ def one_of_each(values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype != object:
         return np.unique(values)
     try:
-        found = list(dict.fromkeys(values.tolist()))
+        unique = list(dict.fromkeys(values.tolist()))
     except TypeError:  # what cannot be hashed
         return values
-    distinct = np.empty(len(found), object)
-    distinct[:] = found
+    distinct = np.empty(len(unique), object)
+    distinct[:] = unique
     return distinct
 
 
 def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels:
     """Two values -> 0 and 1."""
-    found = LabelValues(name)
-    found.add(values)
-    classes = found.classes(positive)
+    label_values = LabelValues(name)
+    label_values.add(values)
+    classes = label_values.classes(positive)
     return Labels(classes.codes(values), classes.words)
 
 
@@ -164,5 +164,5 @@ def match_labels(values: NDArray[Any], name: str, classes: tuple[Any, Any]) -> N
             f"The target {name!r} holds {shown(label_of(values[row]))} in row {row}; "
             f"the model knows {classes[0]!r} and {classes[1]!r}."
         )
-    known = {value: codes[text] for value, text in zip(distinct, texts, strict=True)}
-    return np.array([known[value] for value in values.tolist()], dtype=np.uint8)
+    code_of = {value: codes[text] for value, text in zip(distinct, texts, strict=True)}
+    return np.array([code_of[value] for value in values.tolist()], dtype=np.uint8)

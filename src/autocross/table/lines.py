@@ -59,12 +59,12 @@ def first_lines(path: Path, n: int) -> bytes | Path:
     """At least so many lines from the beginning, or all lines. The file itself if lines cannot be found."""
     if not can_cut(path):
         return path
-    found = b""
+    text = b""
     for block in blocks(path, HEAD):
-        found += block
-        if n_lines(found) >= n:
+        text += block
+        if n_lines(text) >= n:
             break
-    return found
+    return text
 
 
 def n_lines(text: bytes) -> int:

@@ -21,7 +21,7 @@ class Kind:
     """A kind of file that a command writes: how its name may end, how to recognise it, and what is said about other files."""
 
     endings: tuple[str, ...]
-    ours: Callable[[Path], bool]
+    recognises: Callable[[Path], bool]
     otherwise: str
 
 
@@ -67,7 +67,7 @@ def check_output(name: str, kind: Kind, force: bool, read: Sequence[Any], **besi
         if not os.access(path.absolute().parent, os.W_OK):
             raise refuse("its folder cannot be written to. Give another place.")
         keep_apart(read, output=name, **beside)
-        if not force and path.exists() and path.stat().st_size and not kind.ours(path):
+        if not force and path.exists() and path.stat().st_size and not kind.recognises(path):
             raise refuse(f"it exists, and {kind.otherwise}. Give another name, or replace it with --force.")
     except OSError as error:
         raise refuse(f"{error.strerror}. Give another name.") from None
@@ -76,24 +76,24 @@ def check_output(name: str, kind: Kind, force: bool, read: Sequence[Any], **besi
 
 def keep_apart(read: Sequence[Any], **written: str | Path | None) -> None:
     """Refuse to write over a file that is read, into a folder that is read, or twice into one file. Frames are not files."""
-    outputs = {what: os.fspath(path) for what, path in written.items() if path is not None}
-    for what, name in outputs.items():
+    outputs = {role: os.fspath(path) for role, path in written.items() if path is not None}
+    for role, name in outputs.items():
         for place in map(local_path, read):
             if place is None:
                 continue
             if place.is_dir() and same(Path(name).absolute().parent, place):
                 raise FileError(
-                    f"Cannot write the {what} {name!r}: its folder is read, and what is written there would be read the next time. "
+                    f"Cannot write the {role} {name!r}: its folder is read, and what is written there would be read the next time. "
                     "Give another place."
                 )
             for file in place.iterdir() if place.is_dir() else [place]:
                 if same(name, file):
                     raise FileError(
-                        f"Cannot write the {what} {name!r}: it is the file {str(file)!r}, which is read. Give another name."
+                        f"Cannot write the {role} {name!r}: it is the file {str(file)!r}, which is read. Give another name."
                     )
-    for (what, first), (other, second) in combinations(outputs.items(), 2):
+    for (role, first), (other_role, second) in combinations(outputs.items(), 2):
         if same(first, second):
-            raise FileError(f"Cannot write the {other} {second!r}: it is the {what} too. Give another name.")
+            raise FileError(f"Cannot write the {other_role} {second!r}: it is the {role} too. Give another name.")
 
 
 def local_path(data: Any) -> Path | None:

@@ -160,10 +160,10 @@ def by_owner(paths: Ints, values: Ints, owner: int, path: int, default: int = -1
     """For each structure at the path ``owner``, the value within it at ``path``."""
     begins = paths == owner
     number = np.cumsum(begins) - 1
-    found = np.full(int(begins.sum()), default, np.int64)
-    here = (paths == path) & (number >= 0)
-    found[number[here]] = values[here]
-    return found
+    of_owner = np.full(int(begins.sum()), default, np.int64)
+    matches = (paths == path) & (number >= 0)
+    of_owner[number[matches]] = values[matches]
+    return of_owner
 
 
 def repeated_leaves(paths: Ints, values: Ints) -> NDArray[np.bool_]:
@@ -171,7 +171,7 @@ def repeated_leaves(paths: Ints, values: Ints) -> NDArray[np.bool_]:
     is_leaf = by_owner(paths, values, ELEMENT, ELEMENT_TYPE) >= 0
     repeated = by_owner(paths, values, ELEMENT, ELEMENT_REPETITION) == REPEATED
     n_children = by_owner(paths, values, ELEMENT, ELEMENT_CHILDREN, 0)
-    found: list[bool] = []
+    may_repeat: list[bool] = []
     open_groups: list[tuple[int, bool]] = []  # how many children are still to come, and whether the group is repeated
     for number, (leaf, several, children) in enumerate(zip(is_leaf.tolist(), repeated.tolist(), n_children.tolist(), strict=True)):
         if number and not open_groups:
@@ -180,7 +180,7 @@ def repeated_leaves(paths: Ints, values: Ints) -> NDArray[np.bool_]:
         if open_groups:
             open_groups[-1] = (open_groups[-1][0] - 1, within)
         if leaf:
-            found.append(within or several)
+            may_repeat.append(within or several)
         else:
             open_groups.append((children, within or several))
         while open_groups and open_groups[-1][0] <= 0:
@@ -189,7 +189,7 @@ def repeated_leaves(paths: Ints, values: Ints) -> NDArray[np.bool_]:
             raise Damaged(f"its columns lie more than {DEEPEST_SCHEMA} deep within each other")
     if open_groups:
         raise Damaged("its columns do not fit together")
-    return np.array(found, bool)
+    return np.array(may_repeat, bool)
 
 
 def chunks(paths: Ints, values: Ints) -> Footer:

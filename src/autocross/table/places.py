@@ -80,9 +80,9 @@ class Places:
 
     def find(self, values: pl.Series, table: NDArray[Any]) -> NDArray[Any]:
         """For each row, the entry of ``table`` at the number of its value. A value without a number gets the last entry."""
-        found = np.empty(len(values), table.dtype)
-        lookup.find(hashed(values), self.keys, self.number, table, found)
-        return found
+        entries = np.empty(len(values), table.dtype)
+        lookup.find(hashed(values), self.keys, self.number, table, entries)
+        return entries
 
     @property
     def n_bytes(self) -> int:

@@ -54,7 +54,7 @@ class Remote:
 
     def iterdir(self) -> Iterator[Remote]:
         store, path = self.store
-        return (Remote(store.unstrip_protocol(one)) for one in store.ls(path, detail=False))
+        return (Remote(store.unstrip_protocol(entry)) for entry in store.ls(path, detail=False))
 
     def whole(self) -> BytesIO:
         """The file's bytes."""

@@ -127,8 +127,8 @@ class InFiles:
             first_row += frame.height
 
     def shares(self, n: int) -> Sequence[InFiles]:
-        found, first_row = [], 0
+        shares, first_row = [], 0
         for pieces in spread(self.pieces, n):
-            found.append(replace(self, pieces=pieces, first_row=first_row))
-            first_row += found[-1].n_rows
-        return found
+            shares.append(replace(self, pieces=pieces, first_row=first_row))
+            first_row += shares[-1].n_rows
+        return shares

@@ -253,14 +253,14 @@ def entries_of(value: Any, separator: str | None) -> list[str] | None:
     if isinstance(value, str) and separator is not None:
         if value in MISSING_TEXTS:
             return None
-        found = [text_of(piece.strip(BLANKS)) for piece in value.split(separator)]
+        texts = [text_of(piece.strip(BLANKS)) for piece in value.split(separator)]
     elif isinstance(value, (Mapping, Iterator)):
         raise ValueError("Give a list of values.")
     elif is_several(value):
-        found = [text_of(entry) for entry in value]
+        texts = [text_of(entry) for entry in value]
     else:
         return None if (text := text_of(value)) is None else [text]
-    return [text for text in found if text is not None]
+    return [text for text in texts if text is not None]
 
 
 # Numbers.

@@ -54,22 +54,22 @@ def shift(rows: CodedRows, delta: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def try_shifts(rows: CodedRows, deltas: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    found = np.zeros(deltas.shape[2])
+    losses = np.zeros(deltas.shape[2])
     for t in range(deltas.shape[2]):
         moved = shift(rows, deltas[:, :, t])
         for row in range(len(rows.label)):
             k = rows.fold[row]
             if k < rows.offset.shape[1]:
-                found[t] += float(rows.weight[row]) * loss(moved[row, k], rows.label[row])
-    return found
+                losses[t] += float(rows.weight[row]) * loss(moved[row, k], rows.label[row])
+    return losses
 
 
 def total_loss(rows: CodedRows) -> np.ndarray[Any, Any]:
-    found = np.zeros((rows.offset.shape[1], 2))
+    losses = np.zeros((rows.offset.shape[1], 2))
     for row in range(len(rows.label)):
         for k in range(rows.offset.shape[1]):
-            found[k, int(rows.fold[row] == k)] += float(rows.weight[row]) * loss(rows.offset[row, k], rows.label[row])
-    return found
+            losses[k, int(rows.fold[row] == k)] += float(rows.weight[row]) * loss(rows.offset[row, k], rows.label[row])
+    return losses
 
 
 def count(rows: CodedRows) -> np.ndarray[Any, Any]:

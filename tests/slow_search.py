@@ -90,27 +90,27 @@ def auc_of(scored: Iterable[tuple[float, int]]) -> float:
 
 def chains_of(keys: Iterable[Key], axis: int) -> list[Chain]:
     """The weights of values that differ along the axis only, from place to place; missing and rare have no neighbours."""
-    found: dict[tuple[object, ...], Chain] = defaultdict(list)
+    chains: dict[tuple[object, ...], Chain] = defaultdict(list)
     for value, k in keys:
         if value in (MISSING, RARE):
-            found[value, k].append((0, (value, k)))
+            chains[value, k].append((0, (value, k)))
         else:
             codes = value if isinstance(value, tuple) else (value,)
             place, others = codes[axis], codes[:axis] + codes[axis + 1 :]
-            found[others, min(place, FIRST), k].append((place, (value, k)))
-    return [sorted(chain) for chain in found.values()]
+            chains[others, min(place, FIRST), k].append((place, (value, k)))
+    return [sorted(chain) for chain in chains.values()]
 
 
 def single_steps(sums: Sums, weight: dict[Key, float], penalty: Penalty) -> Step:
     """Every weight on its own: its change, and the slope there but for l1."""
-    found = {}
+    steps = {}
     for key in sums.keys() | weight.keys():
         g, h = sums.get(key, (0.0, 0.0))
         w, slope = weight[key], g + penalty.l2 * weight[key]
         bend = h + penalty.l2
         move = best_move_to(w, slope, bend, penalty.l1) if penalty.l1 else best_move(slope, bend)
-        found[key] = (kept_near(w, move), slope)
-    return found
+        steps[key] = (kept_near(w, move), slope)
+    return steps
 
 
 def chained_step(chain: Chain, sums: Sums, weight: dict[Key, float], penalty: Penalty) -> Step:
@@ -119,25 +119,25 @@ def chained_step(chain: Chain, sums: Sums, weight: dict[Key, float], penalty: Pe
     w = [weight[key] for _, key in chain]
     hold = [0.0] + [penalty.smooth / (place - before) for (before, _), (place, _) in pairwise(chain)]
     slope, bend = [], []
-    for at, (_, key) in enumerate(chain):
+    for position, (_, key) in enumerate(chain):
         g, h = sums.get(key, (0.0, 0.0))  # a value without rows has neighbours too
-        slope.append(g + penalty.l2 * w[at])
+        slope.append(g + penalty.l2 * w[position])
         bend.append(h + penalty.l2)
-    for at in range(1, n):
-        pull = hold[at] * (w[at] - w[at - 1])
-        slope[at] += pull
-        slope[at - 1] -= pull
-        bend[at] += hold[at]
-        bend[at - 1] += hold[at]
-    move = solve(bend, hold, [-one for one in slope])
-    largest = max(abs(one) for one in move)
+    for position in range(1, n):
+        pull = hold[position] * (w[position] - w[position - 1])
+        slope[position] += pull
+        slope[position - 1] -= pull
+        bend[position] += hold[position]
+        bend[position - 1] += hold[position]
+    move = solve(bend, hold, [-gradient for gradient in slope])
+    largest = max(abs(change) for change in move)
     shorter = math.log1p(largest) / largest if largest > 0 else 0.0
-    return {key: (kept_near(w[at], move[at] * shorter), slope[at]) for at, (_, key) in enumerate(chain)}
+    return {key: (kept_near(w[position], move[position] * shorter), slope[position]) for position, (_, key) in enumerate(chain)}
 
 
 def all_chained(chains: list[Chain], sums: Sums, weight: dict[Key, float], penalty: Penalty) -> Step:
     """The step of every chain."""
-    return {key: one for chain in chains for key, one in chained_step(chain, sums, weight, penalty).items()}
+    return {key: step for chain in chains for key, step in chained_step(chain, sums, weight, penalty).items()}
 
 
 def solve(diagonal: list[float], beside: list[float], right: list[float]) -> list[float]:
@@ -213,12 +213,12 @@ class Models:
         """The change of a field's weights, and the decrease of the loss it promises."""
         sums = self.sums(term.own, self.n_rows)
         if penalty.smooth and term.chains:
-            found = all_chained(term.chains, sums, term.weight, penalty)
-            promised = -sum(int(slope * change * self.loss_unit) for change, slope in found.values())
+            steps = all_chained(term.chains, sums, term.weight, penalty)
+            promised = -sum(int(slope * change * self.loss_unit) for change, slope in steps.values())
         else:
-            found = single_steps(sums, term.weight, penalty)
-            promised = sum(int(abs(slope * change) * self.loss_unit) for change, slope in found.values())
-        return {key: change for key, (change, _) in found.items()}, promised / self.loss_unit
+            steps = single_steps(sums, term.weight, penalty)
+            promised = sum(int(abs(slope * change) * self.loss_unit) for change, slope in steps.values())
+        return {key: change for key, (change, _) in steps.items()}, promised / self.loss_unit
 
     def move(self, term: Term, delta: dict[Key, float]) -> None:
         """Change the weights and the odds."""
@@ -306,7 +306,7 @@ class Models:
             loss = self.left_out_loss(self.n_rows, term.own, {key: float(np.exp(change)) for key, change in delta.items()})
             distance = float(np.log10(penalty.l2 / anchor.l2))
             tries.append((loss + distrust * (distance * distance), penalty, delta))
-        _, term.penalty, delta = min(tries, key=lambda one: one[0])
+        _, term.penalty, delta = min(tries, key=lambda tried: tried[0])
         self.move(term, delta)
 
     def tune_shared(self, with_l1: bool) -> None:
@@ -325,10 +325,10 @@ class Models:
                 if (path == "l1" and not with_l1) or (path == "up" and best.l2 < begun.l2):
                     break
                 penalty = Penalty(number, best.l2) if path == "l1" else Penalty(0.0, number)
-                found = loss(penalty)
-                if found >= least:
+                tried_loss = loss(penalty)
+                if tried_loss >= least:
                     break
-                best, least = penalty, found
+                best, least = penalty, tried_loss
         for cross in self.terms:
             self.terms[cross].penalty = best if cross else Penalty(0.0, 0.0)
 
@@ -355,7 +355,7 @@ class Models:
                 return -self.left_out_loss(judged, own, factor)
             return auc_of((bin_of(odds), y) for odds, y in self.left_out_odds(judged, own, factor))
 
-        best, penalty = max(((score(factor), penalty) for factor, penalty in factors), key=lambda one: one[0])
+        best, penalty = max(((score(factor), penalty) for factor, penalty in factors), key=lambda scored: scored[0])
         return best - score({}), penalty
 
 
@@ -416,8 +416,8 @@ def gain_of(models: Models, former: Models) -> tuple[float, float]:
     """What a row that judges gains over former models, and the standard error."""
     unit = models.loss_unit
     gains = [old - new for old, new in zip(former.row_losses(), models.row_losses(), strict=True)]
-    gain = sum(int(one * unit) for one in gains) / unit / len(gains)
-    square = sum(int(one * one * unit) for one in gains) / unit / len(gains)
+    gain = sum(int(row_gain * unit) for row_gain in gains) / unit / len(gains)
+    square = sum(int(row_gain * row_gain * unit) for row_gain in gains) / unit / len(gains)
     return gain, math.sqrt(max(square - gain**2, 0.0) / len(gains))
 
 
@@ -448,26 +448,26 @@ class SlowSearch:
     @property
     def accepted(self) -> list[Try]:
         """The crosses that were accepted one by one."""
-        return [one for one in self.tries if one.accepted and len(one.crosses) == 1]
+        return [tried for tried in self.tries if tried.accepted and len(tried.crosses) == 1]
 
     def first(self, n: int) -> int:
         """How many rows are among about the first n of the shuffle."""
         return len(self.rows) if n >= len(self.rows) else sum(place < n * 2**32 // len(self.rows) for place in self.place)
 
     def columns(self, cross: Cross) -> set[str]:
-        return {self.fields[at].column for at in cross}
+        return {self.fields[number].column for number in cross}
 
     def values(self, cross: Cross) -> list[Value]:
-        return [tuple(row[at] for at in cross) for row in self.rows]
+        return [tuple(row[number] for number in cross) for row in self.rows]
 
     def axis(self, cross: Cross) -> int | None:
         """Where in its values the cross's finest column in order is, the first of those as fine."""
-        sizes = [self.fields[at].n_codes if self.fields[at].chain else 0 for at in cross]
+        sizes = [self.fields[number].n_codes if self.fields[number].chain else 0 for number in cross]
         return sizes.index(max(sizes)) if any(sizes) else None
 
     def in_slots(self, cross: Cross, learned: int) -> tuple[list[Value], int | None]:
         """The cross's values in the tournament, and their axis. Those of a large cross share slots, about one a row: no axis."""
-        sizes = [self.fields[at].n_codes for at in cross]
+        sizes = [self.fields[number].n_codes for number in cross]
         bits = max(12, min(17, math.ceil(math.log2(learned))))
         if math.prod(sizes) <= fieldwise.SLOTS[bits]:
             return self.values(cross), self.axis(cross)
@@ -493,23 +493,23 @@ class SlowSearch:
     def run(self, label: Sequence[int], n_models: int, min_count: int, penalties: Sequence[Penalty | None], shared: bool) -> None:
         """From the columns that have a penalty alone, rounds until one accepts nothing, or hardly raises the score."""
         self.models = Models(label, self.fresh(0), n_models, min_count)
-        for at, penalty in enumerate(penalties):
+        for number, penalty in enumerate(penalties):
             if penalty is not None:
-                self.add(self.models, (at,), penalty)
+                self.add(self.models, (number,), penalty)
         if shared:
             self.models.tune_shared(with_l1=True)
         self.models.converge(tuning.MAX_SWEEPS)
         if min(Counter(label).values()) < self.policy.fewest_rarer:
             return
-        while found := children(self.models.terms, self.fields, None):
+        while candidates := children(self.models.terms, self.fields, None):
             n_accepted = len(self.accepted)
             self.models.restore()
-            ranked = [one for one in self.tournament(self.models, found) if one[1] > self.policy.least_gain]
+            ranked = [candidate for candidate in self.tournament(self.models, candidates) if candidate[1] > self.policy.least_gain]
             if not ranked:
                 break
             fresh = self.refit(self.models)
             begun = fresh.auc()
-            tried = self.accept(fresh, ranked, len(found))
+            tried = self.accept(fresh, ranked, len(candidates))
             if len(self.accepted) == n_accepted:
                 break
             self.models = tried
@@ -524,19 +524,19 @@ class SlowSearch:
             return Contest(in_loss, [next(term.penalty for cross, term in models.terms.items() if cross)], [])
         return Contest(in_loss, self.policy.plain, self.policy.smooth)
 
-    def tournament(self, models: Models, found: list[Cross]) -> list[tuple[Cross, float, Penalty]]:
+    def tournament(self, models: Models, candidates: list[Cross]) -> list[tuple[Cross, float, Penalty]]:
         """The candidates of the last rung with gain and penalty, best first; the better half of a small rung goes on."""
-        left = found
+        left = candidates
         if self.round % self.policy.everything_every:
-            known = sorted((cross for cross in found if cross in self.last), key=lambda cross: (-self.last[cross], cross))
-            left = [cross for cross in found if cross not in known[self.policy.rescored :]]
+            scored = sorted((cross for cross in candidates if cross in self.last), key=lambda cross: (-self.last[cross], cross))
+            left = [cross for cross in candidates if cross not in scored[self.policy.rescored :]]
         ranked = []
         for learned in self.rung_rows(models, len(left)):
             judged = learned if len(models.models) > 1 else min(models.n_rows, self.policy.rungs.judges * learned)
             least = max(min(models.min_count, 2), int(np.rint(models.min_count * learned / models.n_rows)))
             seen = self.first(learned), self.first(judged), least, self.contest(models)
             ranked = [(cross, *models.gain_alone(*self.in_slots(cross, learned), *seen)) for cross in left]
-            ranked.sort(key=lambda one: (-one[1], one[0]))
+            ranked.sort(key=lambda candidate: (-candidate[1], candidate[0]))
             self.last.update({cross: gain / learned for cross, gain, _ in ranked})
             self.rungs.append(Rung(self.round + 1, learned, len(ranked), [(cross, gain) for cross, gain, _ in ranked[:5]]))
             left = [cross for cross, _, _ in ranked[: max(1, len(ranked) // 2)]]
@@ -550,15 +550,15 @@ class SlowSearch:
         rarer_rate = min(Counter(models.label).values()) / models.n_rows
         share = min(math.ceil(models.n_rows / rungs.fewest_share), rungs.share_ends)
         first = max(rungs.fewest_rows, math.ceil(rungs.fewest_rarer / rarer_rate), share)
-        before = [first * 2**at for at in range(99) if n_candidates // 2**at > rungs.finalists]
+        before = [first * 2**rung for rung in range(99) if n_candidates // 2**rung > rungs.finalists]
         return [rows for rows in before if rows < models.n_rows] + [models.n_rows]
 
     def paper_rung_rows(self, n_rows: int, n_candidates: int) -> list[int]:
         """Rungs until one candidate is left: the first has one block of rows, each other twice the new blocks of the one before.
         All of them together have half of the rows."""
-        new_blocks = [2**at for at in range(math.ceil(math.log2(n_candidates)))]
+        new_blocks = [2**rung for rung in range(math.ceil(math.log2(n_candidates)))]
         n_blocks = 2 * sum(new_blocks)
-        return [n_rows * sum(new_blocks[: at + 1]) // n_blocks for at in range(len(new_blocks))]
+        return [n_rows * sum(new_blocks[: rung + 1]) // n_blocks for rung in range(len(new_blocks))]
 
     def refit(self, former: Models) -> Models:
         """The same fields on the folds of the next round, from nothing; then the crosses may relax. A holdout stays, and so do the
@@ -570,8 +570,8 @@ class SlowSearch:
                 if cross:
                     self.add(models, cross, term.penalty)
             models.converge(self.policy.rough_sweeps if may_relax else tuning.MAX_SWEEPS)
-        for one in self.accepted if may_relax else ():
-            models.choose_near(one.cross, one.penalty, self.policy.relax)
+        for accepted in self.accepted if may_relax else ():
+            models.choose_near(accepted.cross, accepted.penalty, self.policy.relax)
         models.converge(self.policy.refit_sweeps)
         return models
 
@@ -583,11 +583,11 @@ class SlowSearch:
                 continue
             tried = deepcopy(models)
             self.add(tried, cross, times(penalty, self.policy.shrink))
-            near = [one for one in tried.terms if self.columns(one) & self.columns(cross)]
+            near = [term for term in tried.terms if self.columns(term) & self.columns(cross)]
             rivals = math.sqrt(2 * math.log(max(n_candidates, 2)))
-            one = self.judge(models, tried, (cross,), self.policy.trial, near, rivals, score)
-            if one.accepted:
-                models, score, n_accepted = tried, one.score, n_accepted + 1
+            verdict = self.judge(models, tried, (cross,), self.policy.trial, near, rivals, score)
+            if verdict.accepted:
+                models, score, n_accepted = tried, verdict.score, n_accepted + 1
             else:
                 self.in_vain.add(cross)
                 n_in_vain += 1
@@ -597,11 +597,11 @@ class SlowSearch:
 
     def simpler_first(self, ranked: list[tuple[Cross, float, Penalty]]) -> list[tuple[Cross, float, Penalty]]:
         """Before each cross those of its parts that gain nearly as much."""
-        found: list[tuple[Cross, float, Penalty]] = []
-        for one in ranked:
-            parts = [other for other in ranked if set(other[0]) < set(one[0]) and other[1] >= self.policy.simpler * one[1]]
-            found += [each for each in [*parts, one] if each not in found]
-        return found
+        in_order: list[tuple[Cross, float, Penalty]] = []
+        for best in ranked:
+            parts = [part for part in ranked if set(part[0]) < set(best[0]) and part[1] >= self.policy.simpler * best[1]]
+            in_order += [candidate for candidate in [*parts, best] if candidate not in in_order]
+        return in_order
 
     def judge(
         self,
@@ -643,9 +643,9 @@ class SlowSearch:
         before = self.refit(self.models)
         for group, crosses in groups:
             models = deepcopy(before)
-            for at in range(len(self.fields)):
-                if group.coarse and (at,) not in models.terms:
-                    self.add(models, (at,), group.penalty)
+            for number in range(len(self.fields)):
+                if group.coarse and (number,) not in models.terms:
+                    self.add(models, (number,), group.penalty)
             for cross in crosses:
                 smooth = group.penalty.smooth if self.axis(cross) is not None else 0.0
                 self.add(models, cross, Penalty(group.penalty.l1, group.penalty.l2, smooth))
@@ -657,11 +657,12 @@ class SlowSearch:
     def weak_crosses(self, group: Group) -> list[Cross]:
         """The crosses of a group: all of some orders of the strongest columns, each column by its coarsest field."""
         models, strength, coarsest = self.models, defaultdict(float), {}
-        for at, one in enumerate(self.fields):
-            if (at,) in models.terms:
-                strength[one.column] = max(strength[one.column], models.effect((at,)))
-            if (at,) in models.terms or group.coarse:
-                coarsest[one.column] = min(coarsest.get(one.column, at), at, key=lambda field: (self.fields[field].n_codes, field))
+        columns = [field.column for field in self.fields]
+        for number, column in enumerate(columns):
+            if (number,) in models.terms:
+                strength[column] = max(strength[column], models.effect((number,)))
+            if (number,) in models.terms or group.coarse:
+                coarsest[column] = min(coarsest.get(column, number), number, key=lambda field: (self.fields[field].n_codes, field))
         strongest = sorted(coarsest, key=lambda column: (-strength[column], column))[: group.strongest]
         fields = sorted(coarsest[column] for column in strongest)
         crosses = [cross for order in group.orders for cross in combinations(fields, order)]
@@ -676,7 +677,7 @@ class SlowSearch:
 
     def is_sparse(self, cross: Cross) -> bool:
         """Whether there are few rows for each of a pair's possible values."""
-        n_values = math.prod(self.fields[at].n_codes for at in cross)
+        n_values = math.prod(self.fields[number].n_codes for number in cross)
         return len(cross) == 2 and len(self.rows) < self.policy.few_rows * n_values
 
     def join(self, models: Models, group: Group, crosses: list[Cross], verdict: Try) -> None:

@@ -104,8 +104,8 @@ def prepare(options: Options) -> None:
 
 def folder_of(options: Options) -> Path | None:
     """The folder in which rounds are kept. A resumed fit uses its former folder, unless another one is named."""
-    given = options.checkpoint if options.checkpoint is not None else options.resume
-    return None if given is None else Path(given)
+    path = options.checkpoint if options.checkpoint is not None else options.resume
+    return None if path is None else Path(path)
 
 
 def make_folder(folder: Path) -> None:
@@ -208,10 +208,10 @@ def check_options(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -
 
 def check_rows(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Refuse to go on with other rows."""
-    for what in {**now, **then}:
-        if then.get(what) != now.get(what):
+    for fact in {**now, **then}:
+        if then.get(fact) != now.get(fact):
             raise FileError(
-                f"The checkpoint {str(path)!r} is of other rows than these: {what} differ. "
+                f"The checkpoint {str(path)!r} is of other rows than these: {fact} differ. "
                 "Resume with the rows of the fit that was interrupted."
             )
 
@@ -339,14 +339,14 @@ def in_order(entries: Any) -> list[Any]:
     return list(entries)
 
 
-def whole(value: Any, what: str, most: int) -> int:
-    require(type(value) is int and 0 <= value <= most, f"it has a {what} out of range")
+def whole(value: Any, name: str, most: int) -> int:
+    require(type(value) is int and 0 <= value <= most, f"it has a {name} out of range")
     return int(value)
 
 
-def finite(value: Any, what: str, *, least: float = -math.inf, undefined: bool = False) -> float:
+def finite(value: Any, name: str, *, least: float = -math.inf, undefined: bool = False) -> float:
     fits = type(value) in (int, float) and (undefined if value != value else math.isfinite(value) and value >= least)
-    require(fits, f"it has a {what} that is no number, or out of range")
+    require(fits, f"it has a {name} that is no number, or out of range")
     return float(value)
 
 

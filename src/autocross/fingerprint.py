@@ -82,15 +82,15 @@ def identity(
         **dict(zip(OF_ROWS, sums, strict=False)),
     }
     for name, total in zip(stem_columns(encoder), sums[len(OF_ROWS) :], strict=True):
-        what = f"values of column {name!r}"
-        rows[what] = rows.get(what, "") + total  # a time has several stems
+        key = f"values of column {name!r}"
+        rows[key] = rows.get(key, "") + total  # a time has several stems
     return {"options": of_options(options), "rows": rows}
 
 
 def of_options(options: Options) -> dict[str, Any]:
     """The options that must be the same."""
-    given = {entry.name: getattr(options, entry.name) for entry in fields(options) if entry.name not in FREE}
-    as_json: dict[str, Any] = json.loads(json.dumps(given, default=str))
+    values = {entry.name: getattr(options, entry.name) for entry in fields(options) if entry.name not in FREE}
+    as_json: dict[str, Any] = json.loads(json.dumps(values, default=str))
     return as_json
 
 

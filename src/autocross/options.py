@@ -269,8 +269,8 @@ def documented(text: str | None, options: type, attributes: Mapping[str, str]) -
     for entry in fields(options):
         lines += [f"{entry.name} : {entry.type}, default {entry.default!r}", f"    {entry.metadata['help']}"]
     lines += ["", "Attributes", "----------"]
-    for name, what in attributes.items():
-        lines += [name, f"    {what}"]
+    for name, meaning in attributes.items():
+        lines += [name, f"    {meaning}"]
     return "\n".join([*lines, ""])
 
 
@@ -281,5 +281,5 @@ def all_options() -> tuple[DataField[Any], ...]:
 
 def deep_options() -> tuple[DataField[Any], ...]:
     """Those that only Wide & Deep has."""
-    known = {entry.name for entry in all_options()}
-    return tuple(entry for entry in fields(DeepOptionList) if entry.name not in known)
+    general = {entry.name for entry in all_options()}
+    return tuple(entry for entry in fields(DeepOptionList) if entry.name not in general)

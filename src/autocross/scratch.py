@@ -68,16 +68,16 @@ class Scratch:
         """A free place with so many bytes, or None. What is left of a larger place stays free."""
         while self.given_back:
             insort(self.free, self.given_back.popleft())
-        at = 0
-        while at < len(self.free):
-            first, size = self.free[at]
-            if at + 1 < len(self.free) and first + size == self.free[at + 1][0]:
-                self.free[at : at + 2] = [(first, size + self.free[at + 1][1])]
+        position = 0
+        while position < len(self.free):
+            first, size = self.free[position]
+            if position + 1 < len(self.free) and first + size == self.free[position + 1][0]:
+                self.free[position : position + 2] = [(first, size + self.free[position + 1][1])]
             elif size >= n_bytes:
-                self.free[at : at + 1] = [(first + n_bytes, size - n_bytes)] if size > n_bytes else []
+                self.free[position : position + 1] = [(first + n_bytes, size - n_bytes)] if size > n_bytes else []
                 return first
             else:
-                at += 1
+                position += 1
         return None
 
     def keep(self, values: NDArray[Any]) -> Stored:

@@ -280,7 +280,7 @@ class Unpacking:
         fields |= {(place,): field for place, field in enumerate(base)}
         fields |= {cross: coder.field([base[part] for part in cross]) for cross, coder in coders.items()}
         of_intercept, *others = entry["penalties"]
-        penalties = [self.penalty(three) for three in others]
+        penalties = [self.penalty(strengths) for strengths in others]
         require(tuple(of_intercept) == astuple(UNPENALISED), "it has a penalty of the intercept")
         require(self.options.penalty != "shared" or len({*penalties}) == 1, "it has several penalties, though one is shared")
         farthest = 2 * FARTHEST * len(fields)  # the farthest that all fields together could move a weight
@@ -315,9 +315,9 @@ class Unpacking:
             whole(entry["n_collisions"], "number of collisions", self.setting.n_rows * MOST_ENTRIES if coder.n_buckets else 0),
         )
 
-    def penalty(self, three: Any) -> Penalty:
+    def penalty(self, strengths: Any) -> Penalty:
         """The penalty of a field; those chosen field by field have no l1."""
-        l1, l2, smooth = (finite(value, "penalty", least=0.0) for value in three)
+        l1, l2, smooth = (finite(value, "penalty", least=0.0) for value in strengths)
         require(l2 > 0.0 and (l1 == 0.0 or self.options.penalty == "shared"), "it has an impossible penalty")
         return Penalty(l1, l2, smooth)
 

@@ -318,8 +318,8 @@ def file_row(model: Any, data: str, row: int, flags: Any) -> dict[str, Any]:
 
     frame = rows_of(model, data, flags)
     if not 0 <= row < frame.height:
-        there = f"which has rows 0 to {frame.height - 1}" if frame.height else "which has no rows"
-        raise TableError(f"Row {row} is not in {data!r}, {there}. Give another row, or another file.")
+        extent = f"which has rows 0 to {frame.height - 1}" if frame.height else "which has no rows"
+        raise TableError(f"Row {row} is not in {data!r}, {extent}. Give another row, or another file.")
     typed(frame[row : row + 1], model.producer.encoder.schema)
     return dict(frame.row(row, named=True))
 

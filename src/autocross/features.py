@@ -139,9 +139,11 @@ class FieldCodes:
         np.cumsum(starts, out=starts)
         codes = np.empty(starts[-1], self.codes.dtype)
         for first, part in parts:
-            own = starts[first : first + len(part) + 1]
+            part_starts = starts[first : first + len(part) + 1]
             # The position of a code in the old array is the old start of its row plus its place within the row.
-            codes[own[0] : own[-1]] = self.codes[np.repeat(self.starts[part] - own[:-1], np.diff(own)) + np.arange(own[0], own[-1])]
+            codes[part_starts[0] : part_starts[-1]] = self.codes[
+                np.repeat(self.starts[part] - part_starts[:-1], np.diff(part_starts)) + np.arange(part_starts[0], part_starts[-1])
+            ]
         return FieldCodes(codes, starts)
 
 

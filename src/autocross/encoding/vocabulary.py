@@ -121,8 +121,8 @@ class Vocabulary(ColumnEncoder):
 
     def rest(self) -> None:
         """Free the tables in which values are looked up."""
-        for made in ("code", "known_texts", "code_by_place"):
-            self.__dict__.pop(made, None)
+        for name in ("code", "known_texts", "code_by_place"):
+            self.__dict__.pop(name, None)
 
     def encode(self, column: TextColumn | ListColumn) -> list[FieldCodes]:
         """The codes of all rows."""

@@ -102,7 +102,7 @@ class Engine(ABC):
         self, task: Callable[Concatenate[B, P], list[NDArray[np.int64]]], *args: P.args, **kwargs: P.kwargs
     ) -> list[NDArray[np.int64]]:
         """The same for a task that returns a list of arrays."""
-        return [reduce(np.add, same) for same in zip(*self.each(task, *args, **kwargs), strict=True)]
+        return [reduce(np.add, arrays) for arrays in zip(*self.each(task, *args, **kwargs), strict=True)]
 
     def beside(self, function: Callable[[A], R], items: Sequence[A]) -> list[R]:
         """The results of a function for all items, for work in the driver itself. An engine with threads does them in parallel."""

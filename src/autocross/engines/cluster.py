@@ -201,7 +201,7 @@ class Shard:
 
 def added(parts: Sequence[Sequence[NDArray[Any]]]) -> list[Ints]:
     """The totals of sums that were narrowed for sending."""
-    return [reduce(np.add, [array.astype(np.int64, copy=False) for array in same]) for same in zip(*parts, strict=True)]
+    return [reduce(np.add, [array.astype(np.int64, copy=False) for array in arrays]) for arrays in zip(*parts, strict=True)]
 
 
 def piece_of(items: Any, number: int, n: int) -> Any:
@@ -394,7 +394,7 @@ class RayEngine(Engine):
             data = self.pull_from(shard, call)
             self.moved += len(data)
             parts.append([array.astype(np.int64) for array in pickle.loads(data)])
-        return [np.concatenate(same) for same in zip(*parts, strict=True)]
+        return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
 
     def pull_from(self, shard: int, call: Any) -> bytes:
         """Fetch the sums of one shard. If it is lost or new, the workers send it their sums again."""

@@ -78,10 +78,10 @@ def in_lanes(pool: Executor, n_threads: int) -> Callable[..., list[Any]]:
     small column."""
 
     def each(function: Callable[[A], R], items: Iterable[A]) -> list[R]:
-        every = list(items)
-        n_lanes = min(len(every), LANES * n_threads)
-        lanes = list(pool.map(lambda first: [function(item) for item in every[first::n_lanes]], range(n_lanes)))
-        return [lanes[number % n_lanes][number // n_lanes] for number in range(len(every))]
+        all_items = list(items)
+        n_lanes = min(len(all_items), LANES * n_threads)
+        lanes = list(pool.map(lambda first: [function(item) for item in all_items[first::n_lanes]], range(n_lanes)))
+        return [lanes[number % n_lanes][number // n_lanes] for number in range(len(all_items))]
 
     return each
 

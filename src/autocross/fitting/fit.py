@@ -66,8 +66,8 @@ def best_found(run: Run, encoded: Encoded) -> Best:
     except Stopped as stopped:
         why = stopped.why
         if not kept:
-            every = range(len(encoded.encoder.fields))
-            fields = every if run.options.time_limit is None else encoded.encoder.coarsest()
+            all_fields = range(len(encoded.encoder.fields))
+            fields = all_fields if run.options.time_limit is None else encoded.encoder.coarsest()
             kept.append(Best(lay_out(run, encoded, fields, coarse=False).encoder))
     best = kept[-1]
     run.reporter.tell(SearchStopped, why=why.value, n_crosses=len(best.accepted))

@@ -111,7 +111,9 @@ class Producer:
         cross, number = self.crosses[field - n_base], code - FIRST
         if number >= len(cross.values):
             return Hashed(number - len(cross.values))
-        return tuple(self.encoder.value(part, own) for part, own in zip(cross.fields, cross.values[number].tolist(), strict=True))
+        return tuple(
+            self.encoder.value(part, part_code) for part, part_code in zip(cross.fields, cross.values[number].tolist(), strict=True)
+        )
 
     def describe(self, field: int, code: int) -> str:
         """What a code of a field stands for, in words."""
@@ -119,7 +121,9 @@ class Producer:
         if not isinstance(value, tuple):
             return words(value)
         parts = self.crosses[field - len(self.encoder.fields)].fields
-        return " x ".join(f"{self.encoder.fields[part].name}={words(own)}" for part, own in zip(parts, value, strict=True))
+        return " x ".join(
+            f"{self.encoder.fields[part].name}={words(part_value)}" for part, part_value in zip(parts, value, strict=True)
+        )
 
     def value_names(self) -> list[str]:
         """A name for every code of every field: the columns of the one-hot matrix."""

@@ -116,8 +116,8 @@ def weak_crosses(search: Search, regression: Regression, group: Group) -> list[C
     crosses = [cross for order in orders for cross in combinations(fields, order)]
     if group.coarse:  # a coarse pair may stand beside a finer cross of the same columns
         return [cross for cross in crosses if cross not in regression.terms]
-    there = {search.columns(cross) for cross in regression.terms}
-    return [cross for cross in crosses if search.columns(cross) not in there]
+    crossed_columns = {search.columns(cross) for cross in regression.terms}
+    return [cross for cross in crosses if search.columns(cross) not in crossed_columns]
 
 
 def with_all(search: Search, before: Regression, crosses: list[Cross], group: Group) -> tuple[Regression, list[Coded]]:

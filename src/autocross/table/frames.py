@@ -145,7 +145,7 @@ def from_pandas(native: Any) -> pl.Series:
     if kind == "M" and series.dtype != nw.Date:
         return from_moments(series.dt.replace_time_zone(None).to_numpy())
     missing = series.is_null().to_numpy()
-    values = [None if gone else value for value, gone in zip(series.to_list(), missing, strict=True)]
+    values = [None if is_missing else value for value, is_missing in zip(series.to_list(), missing, strict=True)]
     if series.dtype in (nw.Categorical, nw.Enum):  # also if the categories are numbers or dates
         try:
             return pl.Series([text_of(value) for value in values], dtype=pl.Categorical)
@@ -184,8 +184,8 @@ def from_durations(values: NDArray[np.timedelta64]) -> pl.Series:
 
 def ends(values: NDArray[Any]) -> list[Any]:
     """The least and the largest of the values that are not missing."""
-    there = values[~np.isnat(values)]
-    return [there.min(), there.max()] if len(there) else []
+    present = values[~np.isnat(values)]
+    return [present.min(), present.max()] if len(present) else []
 
 
 def from_values(values: list[Any]) -> pl.Series:
@@ -222,10 +222,10 @@ def fits(kind: type, values: list[Any]) -> bool:
     """Whether polars can hold these values in the type. Beyond its range it would panic, or silently lose some."""
     if kind not in (int, timedelta, Decimal):
         return True
-    there = [value for value in values if value is not None]
+    present = [value for value in values if value is not None]
     if kind is Decimal:
-        return all(value.is_finite() for value in there) and pl.Series(values).to_list() == values
-    return bool(max(max(there), -min(there)) <= (LARGEST if kind is int else LONGEST))
+        return all(value.is_finite() for value in present) and pl.Series(values).to_list() == values
+    return bool(max(max(present), -min(present)) <= (LARGEST if kind is int else LONGEST))
 
 
 def objects(values: list[Any]) -> pl.Series:

@@ -74,8 +74,8 @@ class Places:
             is_new = np.zeros(len(values), bool)
             is_new[new] = True
             # A filter is faster than gathering if rows are in several chunks. If no two values are equal, neither is needed.
-            own = values if len(new) == len(values) else values.filter(pl.Series(is_new))
-            self.parts.append(own + "" if self.apart and own.dtype == pl.String else own)
+            new_values = values if len(new) == len(values) else values.filter(pl.Series(is_new))
+            self.parts.append(new_values + "" if self.apart and new_values.dtype == pl.String else new_values)
         return index, new
 
     def find(self, values: pl.Series, table: NDArray[Any]) -> NDArray[Any]:

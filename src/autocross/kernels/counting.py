@@ -24,7 +24,7 @@ def count_ragged(codes: NDArray[Any], starts: NDArray[np.int64], fold: Any, coun
     """`count` for a field with any number of codes per row."""
     for row in range(starts.shape[0] - 1):
         own = fold[row]
-        for at in range(starts[row], starts[row + 1]):
-            code = codes[np.uint64(at)]
+        for entry in range(starts[row], starts[row + 1]):
+            code = codes[np.uint64(entry)]
             for k in range(counts.shape[1]):
                 counts[code, k] += k != own

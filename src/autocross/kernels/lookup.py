@@ -62,19 +62,19 @@ def enter(
 
 
 @kernel
-def find(hashes: Hashes, keys: Hashes, number: Numbers, table: Any, found: Any) -> None:
+def find(hashes: Hashes, keys: Hashes, number: Numbers, table: Any, entries: Any) -> None:
     """For each row, the entry of the table at the number of its value. A value without a number gets the last entry."""
     last = table.shape[0] - 1
     for row in range(hashes.shape[0]):
         own = number[slot_of(hashes[row], keys, number)]
-        found[row] = table[np.uint64(own if own >= 0 else last)]
+        entries[row] = table[np.uint64(own if own >= 0 else last)]
 
 
 @kernel
-def spread(table: Any, index: Numbers, found: Any) -> None:
+def spread(table: Any, index: Numbers, entries: Any) -> None:
     """For each row, the entry of the table at its number."""
     for row in range(index.shape[0]):
-        found[row] = table[np.uint32(index[row])]
+        entries[row] = table[np.uint32(index[row])]
 
 
 @part
@@ -95,18 +95,18 @@ def locate(
     """
     n = edges.shape[0] - (1 << levels)
     low, high = edges[0], edges[n - 1]
-    x, at = np.empty(CHUNK, np.int64), np.empty(CHUNK, np.uint64)
+    x, below = np.empty(CHUNK, np.int64), np.empty(CHUNK, np.uint64)
     for first in range(0, bits.shape[0], CHUNK):
         # In views indices count from zero, so the compiler knows that none counts from the end.
-        own, value, found = bits[first : first + CHUNK], values[first : first + CHUNK], place[first : first + CHUNK]
+        own, value, places = bits[first : first + CHUNK], values[first : first + CHUNK], place[first : first + CHUNK]
         for i in range(own.shape[0]):
             x[i] = in_order(own[i])
-            at[i] = start[np.uint64(min(max(x[i], low), high) - low) >> np.uint64(shift)]
+            below[i] = start[np.uint64(min(max(x[i], low), high) - low) >> np.uint64(shift)]
         # One level for several rows at a time. A shift is used, because the compiler turns a product or a choice into a branch.
         for up in range(1, levels + 1):
             level = np.uint64(levels - up)
             middle = (np.uint64(1) << level) - np.uint64(1)
             for i in range(own.shape[0]):
-                at[i] += np.uint64(edges[at[i] + middle] <= x[i]) << level
+                below[i] += np.uint64(edges[below[i] + middle] <= x[i]) << level
         for i in range(own.shape[0]):
-            found[i] = at[i] if value[i] == value[i] else np.uint64(n + 1)
+            places[i] = below[i] if value[i] == value[i] else np.uint64(n + 1)

@@ -21,11 +21,11 @@ Ints = NDArray[np.int64]
 def lay_out(keys: Ints, hashed: bool, n_seen: int, slots: NDArray[np.uint32], counts: Ints) -> None:
     """Give each key its slot, and count the slots of the first `n_seen` entries."""
     n_slots = np.uint64(counts.shape[0])
-    for at in range(keys.shape[0]):
-        key = np.uint64(keys[at])
+    for entry in range(keys.shape[0]):
+        key = np.uint64(keys[entry])
         slot = key % n_slots if hashed else key
-        slots[at] = slot
-        if at < n_seen:
+        slots[entry] = slot
+        if entry < n_seen:
             counts[slot] += 1
 
 

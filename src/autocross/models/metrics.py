@@ -58,9 +58,9 @@ LOWEST, N_BINS = (1023 - 32) << 7, 64 << 7  # from odds 2^-32 to 2^32
 
 def bin_odds(odds: Floats, label: NDArray[Any], weight: NDArray[Any], unit: float) -> NDArray[np.int64]:
     """Summed weight by bin and label, (N_BINS, 2), as whole numbers, so that the order of the rows cannot matter."""
-    at = np.clip((odds.view(np.int64) >> CUT) - LOWEST, 0, N_BINS - 1)
+    place = np.clip((odds.view(np.int64) >> CUT) - LOWEST, 0, N_BINS - 1)
     whole = np.rint(weight * unit)
-    return np.bincount(2 * at + label, whole, 2 * N_BINS).astype(np.int64).reshape(N_BINS, 2)
+    return np.bincount(2 * place + label, whole, 2 * N_BINS).astype(np.int64).reshape(N_BINS, 2)
 
 
 def measure_bins(metric: Metric, bins: NDArray[np.int64]) -> float:

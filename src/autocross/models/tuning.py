@@ -73,10 +73,10 @@ def tune_shared(regression: Regression, report: Report, *, with_l1: bool) -> Pen
         nonlocal best, least
         improved = False
         for penalty in path:
-            found = loss(penalty)
-            if found >= least:
+            reached = loss(penalty)
+            if reached >= least:
                 break
-            best, least, improved = penalty, found, True
+            best, least, improved = penalty, reached, True
         return improved
 
     if not walk(penalties(regression, [l2 for l2 in reversed(GRID) if l2 < START])):

@@ -71,11 +71,11 @@ class Examples:
         min_count: int = 1,
     ) -> None:
         single = np.zeros((len(label), len(codes)), np.int32)
-        for at, one in enumerate(codes):
-            if one.starts is None:
-                single[:, at] = one.codes
+        for field, coded in enumerate(codes):
+            if coded.starts is None:
+                single[:, field] = coded.codes
         self.single = torch.from_numpy(single)
-        self.ragged = {at: one for at, one in enumerate(codes) if one.starts is not None}
+        self.ragged = {field: coded for field, coded in enumerate(codes) if coded.starts is not None}
         self.label = label.astype(np.float32)
         self.weight = (weight / weight.mean(dtype=np.float64)).astype(np.float32)
         self.sharing, self.min_count = sharing, min_count
@@ -88,26 +88,26 @@ class Examples:
         """The same rows, with rarity judged by these rows only. The other rows then meet rare values as new rows will."""
         seen = copy(self)
         seen.single, seen.ragged = self.single.clone(), dict(self.ragged)
-        for at in self.sharing:
-            codes = self.ragged[at].codes if at in self.ragged else self.single[:, at].numpy()
-            known = self.ragged[at].take(rows).codes if at in self.ragged else codes[rows]
+        for field in self.sharing:
+            codes = self.ragged[field].codes if field in self.ragged else self.single[:, field].numpy()
+            known = self.ragged[field].take(rows).codes if field in self.ragged else codes[rows]
             rare = np.bincount(known, minlength=int(codes.max(initial=0)) + 1) < self.min_count
             rare[:FIRST] = False
             shared = np.where(rare[codes], RARE, codes)
-            if at in self.ragged:
-                seen.ragged[at] = FieldCodes(shared.astype(codes.dtype), self.ragged[at].starts)
+            if field in self.ragged:
+                seen.ragged[field] = FieldCodes(shared.astype(codes.dtype), self.ragged[field].starts)
             else:
-                seen.single[:, at] = torch.from_numpy(shared)
+                seen.single[:, field] = torch.from_numpy(shared)
         return seen
 
     def batch(self, rows: Ints, device: torch.device) -> Batch:
         """The codes of these rows."""
         bags = {}
-        for at, coded in self.ragged.items():
+        for field, coded in self.ragged.items():
             some = coded.take(rows)
             assert some.starts is not None
             codes, starts = torch.from_numpy(some.codes.astype(np.int64)), torch.from_numpy(some.starts[:-1])
-            bags[at] = (codes.to(device), starts.to(device))
+            bags[field] = (codes.to(device), starts.to(device))
         return Batch(self.single[torch.from_numpy(rows)].to(device), bags)
 
 
@@ -137,12 +137,12 @@ class Embeddings(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         places = batch.single[:, : len(self.sizes)] + self.shift
         # The same result as calling the table, but the gradient is several times as fast on a CPU.
-        found = self.table.weight.index_select(0, places.flatten()).view(*places.shape, -1)
-        for at, (codes, starts) in batch.bags.items():
-            if at < len(self.sizes):
-                bag = functional.embedding_bag(codes + self.shift[at], self.table.weight, starts, mode=self.several)
-                found = found.index_copy(1, torch.tensor([at], device=found.device), bag[:, None])
-        return found
+        vectors = self.table.weight.index_select(0, places.flatten()).view(*places.shape, -1)
+        for field, (codes, starts) in batch.bags.items():
+            if field < len(self.sizes):
+                bag = functional.embedding_bag(codes + self.shift[field], self.table.weight, starts, mode=self.several)
+                vectors = vectors.index_copy(1, torch.tensor([field], device=vectors.device), bag[:, None])
+        return vectors
 
     def arrays(self) -> list[NDArray[np.float32]]:
         """The vectors, field by field."""
@@ -288,16 +288,16 @@ def trained(network: nn.Module, examples: Examples, rows: Ints, seed: int, epoch
     n = batch_rows(len(rows))
     for _ in range(epochs):
         shuffled = rng.permutation(rows)
-        for at in range(0, len(rows), n):
+        for first in range(0, len(rows), n):
             if watch.enough():
                 return
-            some = shuffled[at : at + n]
-            label, weight = (torch.from_numpy(one[some]).to(device) for one in (examples.label, examples.weight))
+            some = shuffled[first : first + n]
+            label, weight = (torch.from_numpy(values[some]).to(device) for values in (examples.label, examples.weight))
             network.zero_grad()
             log_odds = network(examples.batch(some, device))
             functional.binary_cross_entropy_with_logits(log_odds, label, weight).backward()  # type: ignore[no-untyped-call]
-            for one in optimisers:
-                one.step()
+            for optimiser in optimisers:
+                optimiser.step()
         yield
 
 
@@ -309,7 +309,7 @@ def by_decay(network: nn.Module) -> list[tuple[type[torch.optim.Adam], list[nn.P
     """
     wide = [weight for part in network.modules() if isinstance(part, Wide) for weight in part.parameters()]
     known = {id(weight) for weight in wide}
-    return [(torch.optim.Adam, wide), (torch.optim.AdamW, [one for one in network.parameters() if id(one) not in known])]
+    return [(torch.optim.Adam, wide), (torch.optim.AdamW, [weight for weight in network.parameters() if id(weight) not in known])]
 
 
 def judged(network: nn.Module, examples: Examples, rows: Ints) -> tuple[float, Floats]:
@@ -317,8 +317,8 @@ def judged(network: nn.Module, examples: Examples, rows: Ints) -> tuple[float, F
     device = next(network.parameters()).device
     parts = np.split(rows, range(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE))
     with torch.no_grad():
-        found = [network(examples.batch(part, device)).cpu().numpy() for part in parts]
-    log_odds = np.concatenate(found).astype(np.float64)
+        by_part = [network(examples.batch(part, device)).cpu().numpy() for part in parts]
+    log_odds = np.concatenate(by_part).astype(np.float64)
     return log_loss(examples.label[rows], log_odds, examples.weight[rows].astype(np.float64)), log_odds
 
 

@@ -33,7 +33,7 @@ from autocross import kernels
 from autocross.encoding.discretize import Search
 from autocross.folds import ALL
 from autocross.kernels import lookup
-from autocross.kernels.logistic import FARTHEST
+from autocross.kernels.steps import FARTHEST
 
 MEASURES = "src/autocross/kernels"
 FLAGS = ["-O3", "-march=native", "-shared", "-fPIC"]

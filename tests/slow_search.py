@@ -22,7 +22,7 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from autocross.features import FIRST, MISSING, RARE, Field, Penalty
-from autocross.kernels.logistic import FARTHEST, ln
+from autocross.kernels.steps import FARTHEST, ln
 from autocross.models import tuning
 from autocross.models.logistic import CENTRE_UNIT
 from autocross.options import Options

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import reference
 from autocross import folds
-from autocross.kernels import counting, gathering, logistic, slots
+from autocross.kernels import counting, logistic, scaling, slots, steps
 from autocross.models import metrics
 from reference import CodedRows
 from strategies import coded_rows
@@ -26,9 +26,9 @@ def gathered(rows: CodedRows, ragged: bool) -> np.ndarray:
     sums = np.zeros((rows.n_codes, rows.offset.shape[1], 2), np.int64)
     common = (rows.label, rows.weight, rows.fold, np.exp(rows.offset), UNIT, sums)
     if ragged:
-        gathering.gather_ragged(rows.codes, rows.starts, *common)
+        logistic.gather_ragged(rows.codes, rows.starts, *common)
     else:
-        gathering.gather(rows.codes, *common)
+        logistic.gather(rows.codes, *common)
     return sums / UNIT
 
 
@@ -47,8 +47,8 @@ def test_twins_agree_on_the_same_rows(rows: CodedRows) -> None:
     np.testing.assert_array_equal(*counts)
     delta = np.linspace(-1, 1, rows.n_codes * n_models).reshape(rows.n_codes, n_models)
     odds = [np.exp(rows.offset) for _ in range(2)]
-    gathering.scale(rows.codes, np.exp(delta), odds[0])
-    gathering.scale_ragged(rows.codes, rows.starts, np.exp(delta), odds[1])
+    scaling.scale(rows.codes, np.exp(delta), odds[0])
+    scaling.scale_ragged(rows.codes, rows.starts, np.exp(delta), odds[1])
     np.testing.assert_array_equal(*odds)
     losses = [np.zeros(2, np.int64) for _ in range(2)]
     deltas = np.stack([delta, -delta], axis=2)
@@ -66,7 +66,7 @@ def test_count_shift_and_losses_match_the_obvious_versions(rows: CodedRows) -> N
     np.testing.assert_array_equal(counts, reference.count(rows))
     delta = np.linspace(-1, 1, rows.n_codes * n_models).reshape(rows.n_codes, n_models)
     moved = np.exp(rows.offset)
-    gathering.scale_ragged(rows.codes, rows.starts, np.exp(delta), moved)
+    scaling.scale_ragged(rows.codes, rows.starts, np.exp(delta), moved)
     np.testing.assert_allclose(np.log(moved), reference.shift(rows, delta), rtol=1e-12, atol=1e-12)
     deltas = np.stack([delta, -2 * delta, 0 * delta], axis=2)
     losses = np.zeros(3, np.int64)
@@ -104,11 +104,11 @@ def test_a_weight_without_penalty_stops_where_nothing_changes_any_more(y: int) -
     codes, odds, intercept = np.zeros(5, np.uint8), np.ones((5, 1)), np.zeros((1, 1))
     for _ in range(300):
         sums, delta = np.zeros((1, 1, 2), np.int64), np.zeros((1, 1))
-        gathering.gather(codes, label, weight, fold, odds, UNIT, sums)
-        logistic.step(sums, UNIT, intercept, np.zeros((1, 1), bool), 0.0, 0.0, 1, delta)
+        logistic.gather(codes, label, weight, fold, odds, UNIT, sums)
+        steps.step(sums, UNIT, intercept, np.zeros((1, 1), bool), 0.0, 0.0, 1, delta)
         intercept += delta
-        gathering.scale(codes, np.exp(delta), odds)
-    assert 10 < abs(intercept[0, 0]) <= logistic.FARTHEST
+        scaling.scale(codes, np.exp(delta), odds)
+    assert 10 < abs(intercept[0, 0]) <= steps.FARTHEST
     assert np.isfinite(odds).all()
     assert logistic.row_loss(odds[0, 0], y) < 1e-4
 
@@ -118,13 +118,13 @@ def test_best_move_minimises_the_bound(g: float, h: float, l1: float, w: float) 
     def bound(u: float) -> float:
         return g * u + h * (math.expm1(abs(u)) - abs(u)) + l1 * abs(w + u)
 
-    u = logistic.best_move(g, h, l1, w)
+    u = steps.best_move(g, h, l1, w)
     nearby = [u + sign * size for sign in (-1, 1) for size in (1e-6, 1e-3, 0.1)] + [0.0, -w]
     assert all(bound(u) <= bound(v) + 1e-9 * (1 + abs(bound(v))) for v in nearby)
 
 
 def test_a_code_without_rows_and_penalty_does_not_move() -> None:
-    assert logistic.best_move(0.0, 0.0, 0.0, 0.3) == 0.0
+    assert steps.best_move(0.0, 0.0, 0.0, 0.3) == 0.0
 
 
 @given(st.integers(1, 9), st.integers(0, 1000))
@@ -133,7 +133,7 @@ def test_a_chain_moves_by_newtons_step(m: int, seed: int) -> None:
     slope, bend, hold, move = rng.normal(size=m), rng.random(m) + 0.1, np.append(0.0, rng.random(m - 1)), np.empty(m)
     bend += hold + np.append(hold[1:], 0.0)
     expected = np.linalg.solve(np.diag(bend) - np.diag(hold[1:], 1) - np.diag(hold[1:], -1), -slope)
-    assert logistic.solve_chain(m, slope, bend, hold, move) == pytest.approx(np.abs(expected).max())
+    assert steps.solve_chain(m, slope, bend, hold, move) == pytest.approx(np.abs(expected).max())
     np.testing.assert_allclose(move, expected, rtol=1e-9, atol=1e-12)
 
 
@@ -144,20 +144,20 @@ def test_first_steps_are_steps_from_weight_zero(rows: CodedRows, width: int) -> 
     tied[:2] = False
     zero, penalties = np.zeros(tied.shape), np.array([(0.0, 0.5), (0.3, 20.0)])
     factors, delta = np.empty((*tied.shape, 2)), np.empty(tied.shape)
-    logistic.tie(sums, tied)
-    logistic.first_steps(sums, UNIT, tied, penalties, width, factors)
+    steps.tie(sums, tied)
+    steps.first_steps(sums, UNIT, tied, penalties, width, factors)
     for t, (l1, l2) in enumerate(penalties.tolist()):
-        logistic.step(sums, UNIT, zero, tied, l1, l2, width, delta)
+        steps.step(sums, UNIT, zero, tied, l1, l2, width, delta)
         np.testing.assert_allclose(factors[:, :, t], np.exp(delta), rtol=1e-12)
 
 
 @given(st.floats(1e-300, 1e300))
 def test_the_logarithm_is_that_of_the_c_library_but_for_the_last_bits(x: float) -> None:
-    assert logistic.ln(x) == pytest.approx(math.log(x), rel=1e-15, abs=1e-300)
+    assert logistic.ln(x) == steps.ln(x) == pytest.approx(math.log(x), rel=1e-15, abs=1e-300)
 
 
 def test_the_logarithm_is_exact_at_one() -> None:
-    assert logistic.ln(1.0) == 0.0
+    assert logistic.ln(1.0) == steps.ln(1.0) == 0.0
 
 
 def test_rows_beyond_a_chunk_lose_what_they_do_one_by_one() -> None:
@@ -223,25 +223,25 @@ def test_the_loss_of_impossible_odds() -> None:
 
 
 def test_there_is_one_number_of_folds() -> None:
-    assert folds.N_FOLDS is gathering.N_FOLDS
-    assert folds.by_row(100, 0, False, "").n_models == gathering.N_FOLDS == gathering.LANES + 1
+    assert folds.N_FOLDS is scaling.N_FOLDS
+    assert folds.by_row(100, 0, False, "").n_models == scaling.N_FOLDS == logistic.MODELS
 
 
 UNCOMPILED = """
 import sys
 import numpy as np
-from autocross.kernels import gathering, logistic
+from autocross.kernels import logistic, scaling
 
 rng = np.random.default_rng(0)
-n, n_codes, n_models = 300, 40, gathering.N_FOLDS
+n, n_codes, n_models = 300, 40, scaling.N_FOLDS
 codes, fold = rng.integers(0, n_codes, n).astype(np.uint8), rng.integers(0, n_models + 1, n).astype(np.uint8)
 label, weight = rng.integers(0, 2, n).astype(np.uint8), rng.random(n).astype(np.float32)
 odds, sums = np.exp(rng.normal(size=(n, n_models))), np.zeros((n_codes, n_models, 2), np.int64)
 losses = np.zeros((n_models, 2), np.int64)
-gathering.gather(codes, label, weight, fold, odds, 2.0**40, sums)
-gathering.scale(codes, np.exp(sums[:, :, 0] / 2.0**42), odds)
+logistic.gather(codes, label, weight, fold, odds, 2.0**40, sums)
+scaling.scale(codes, np.exp(sums[:, :, 0] / 2.0**42), odds)
 logistic.total_loss(label, weight, fold, odds, 2.0**40, losses)
-print(type(gathering.gather).__name__, *sums.ravel(), *losses.ravel())
+print(type(logistic.gather).__name__, *sums.ravel(), *losses.ravel())
 """
 
 

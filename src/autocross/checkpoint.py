@@ -29,8 +29,9 @@ from autocross.encoding.encoder import Encoder
 from autocross.engines import Engine
 from autocross.errors import BundleError, FileError, OptionError
 from autocross.features import CAP, FIRST, RARE, Field, Penalty, hash_bits
-from autocross.kernels.logistic import FARTHEST
+from autocross.kernels.steps import FARTHEST
 from autocross.models.logistic import UNPENALISED, Regression, Term
+from autocross.models.losses import Loss
 from autocross.options import Options
 from autocross.producer import bundle, store
 from autocross.producer.model import Rule
@@ -57,6 +58,7 @@ class Setting:
     total_weight: float
     n_models: int
     min_count: int
+    loss: Loss
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,9 @@ class Unpacking:
         coders = {cross.coder.fields: cross.coder for cross in accepted}
         require(len(coders) == len(accepted), "it has a set with a cross twice")
         require(min(len(coders), 1) <= round <= len(coders), "it has a set with too few crosses or too many")
-        regression = Regression.begin(setting.engine, setting.total_weight, setting.n_models, min_count=setting.min_count)
+        regression = Regression.begin(
+            setting.engine, setting.total_weight, setting.n_models, min_count=setting.min_count, loss=setting.loss
+        )
         setting.engine.odds_of = None  # the search computes the odds from the weights when it goes on
         fields: dict[Cross, Field] = {INTERCEPT: regression.terms[INTERCEPT].field}
         fields |= {(place,): field for place, field in enumerate(base)}

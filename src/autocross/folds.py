@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.hashing import mix
-from autocross.kernels.gathering import N_FOLDS as N_FOLDS
+from autocross.kernels.scaling import N_FOLDS as N_FOLDS
 from autocross.options import Evaluation, Split
 from autocross.table.columns import NO_TIME, TimeColumn
 

@@ -75,7 +75,7 @@ def weights_without(run: Run, encoded: Encoded, finished: Finished, left_out: ND
     has not seen the rows that judge it."""
     producer = finished.producer
     draw_folds(run.engine, FoldPlan(1, holdout=True, listed=np.where(left_out, 0, 1).astype(np.uint8)))
-    regression = Regression.begin(run.engine, encoded.rows.total_weight, 1, min_count=encoded.min_count)
+    regression = Regression.begin(run.engine, encoded.rows.total_weight, 1, min_count=encoded.min_count, loss=run.loss)
     for term, field in zip(producer.terms, producer.fields, strict=True):
         regression.add(term, field, finished.penalties[term])
     regression.converge(tuning.FINE, FINAL_SWEEPS)

@@ -61,7 +61,7 @@ def final_weights(
     engine, sweeps = run.engine, 0
     engine.between = carry_on
     run.reporter.tell(PhaseStarted, phase="fitting all rows", steps=1)
-    regression = Regression.begin(engine, rows.total_weight, 1, everyone=True)
+    regression = Regression.begin(engine, rows.total_weight, 1, everyone=True, loss=run.loss)
     regression.move(INTERCEPT, start[INTERCEPT][:, None])
     for term, field in zip(producer.terms, producer.fields, strict=True):
         regression.add(term, field, penalties[term], start[term][:, None])

@@ -13,6 +13,7 @@ from autocross.events import Reporter, RuleApplied
 from autocross.interrupts import Interrupt
 from autocross.memory import Allowance, memory_limit
 from autocross.models.logistic import Regression, left_out_bins
+from autocross.models.losses import LOGISTIC, Loss
 from autocross.models.metrics import measure, measure_bins
 from autocross.options import Options
 from autocross.producer.model import Rule
@@ -32,6 +33,7 @@ class Run:
     stopping: Stopping
     engine: Engine
     each: Callable[..., Iterable[Any]]
+    loss: Loss
     allowed: Allowance | None = None
     rules: list[Rule] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -71,7 +73,7 @@ def started(options: Options, reporter: Reporter, interrupt: Interrupt, search_s
         engine = open_things.enter_context(make_engine(options))
         stopping.excused += reporter.seconds - began
         threads = open_things.enter_context(ThreadPoolExecutor(n_cores()))
-        run = Run(options, reporter, stopping, engine, in_lanes(threads, n_cores()))
+        run = Run(options, reporter, stopping, engine, in_lanes(threads, n_cores()), LOGISTIC)
         if on_disk and engine.has_disk:
             run.allowed = Allowance(memory_limit(options.memory_limit), open_things.enter_context(Scratch()))
         yield run

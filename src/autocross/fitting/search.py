@@ -76,7 +76,14 @@ def resumed(run: Run, encoded: Encoded, same: Mapping[str, Any]) -> tuple[Layout
     assert run.options.resume is not None
     rows = encoded.rows
     setting = Setting(
-        run.options, run.engine, encoded.encoder, rows.n_rows, rows.total_weight, encoded.folds.n_models, encoded.min_count
+        run.options,
+        run.engine,
+        encoded.encoder,
+        rows.n_rows,
+        rows.total_weight,
+        encoded.folds.n_models,
+        encoded.min_count,
+        run.loss,
     )
     left = checkpoint.load(Path(run.options.resume), same, setting)
     run.rules += left.rules

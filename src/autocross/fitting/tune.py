@@ -92,7 +92,7 @@ def kept_granularities(run: Run, encoded: Encoded) -> list[int]:
     if not judged:
         return list(range(len(fields)))
     run.reporter.tell(PhaseStarted, phase="choosing granularities", steps=1)
-    gain = granularity.gains(run.engine, encoded.rows.total_weight, encoded.folds.n_models, fields, stems)
+    gain = granularity.gains(run.engine, encoded.rows.total_weight, encoded.folds.n_models, fields, stems, run.loss)
     best = granularity.best_half(fields, gain)
     detail = f"{len(best)} of {len(judged)} numerical fields kept"
     run.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)
@@ -109,17 +109,17 @@ def tuned(run: Run, encoded: Encoded, encoder: Encoder, keep: Keep) -> Regressio
     engine, rows, n_models = run.engine, encoded.rows, encoded.folds.n_models
     share = min(1.0, TUNING_ROWS / rows.n_rows)
     if share == 1.0:
-        regression = Regression.begin(engine, rows.total_weight, n_models, min_count=encoded.min_count)
+        regression = Regression.begin(engine, rows.total_weight, n_models, min_count=encoded.min_count, loss=run.loss)
         keep(Best(encoder, regression))
         choose_penalties(run, regression, encoder)
         return regression
     with narrowed(engine, TUNING_ROWS):
         # A few heavy rows may make the sample weigh more than its share. A sum has room for twice the weight that is given here.
         weight = max(reading.weighed(engine.total(weight_of)) / 2, rows.total_weight * share)
-        sample = Regression.begin(engine, weight, n_models, min_count=least_rows(encoded.min_count, share))
+        sample = Regression.begin(engine, weight, n_models, min_count=least_rows(encoded.min_count, share), loss=run.loss)
         keep(Best(encoder, sample))
         choose_penalties(run, sample, encoder)
-    regression = Regression.begin(engine, rows.total_weight, n_models, min_count=encoded.min_count)
+    regression = Regression.begin(engine, rows.total_weight, n_models, min_count=encoded.min_count, loss=run.loss)
     for cross, term in sample.terms.items():
         if cross == INTERCEPT:
             regression.move(cross, term.weight)

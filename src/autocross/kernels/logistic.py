@@ -1,6 +1,22 @@
-"""The logistic loss of rows, and the steps of a field's weights that reduce it.
+"""The logistic loss: gradient, curvature and loss of rows. Everything that only this loss knows is in this file.
 
-The notation is that of `kernels.gathering`, which also says what makes loops fast.
+codes  : uint8/16/32 (n_rows,)               the field's code in each row
+starts : int64 (n_rows + 1,)                 ragged twin: row r holds codes[starts[r]:starts[r + 1]]
+label  : uint8 (n_rows,)                     0 or 1
+weight : float32 (n_rows,)                   the row's sample weight
+fold   : uint8 (n_rows,)                     the model that must not learn from this row
+odds   : float64 (n_rows, n_models)          p / (1 - p) of each model
+sums   : int64 (n_codes, n_models, 2 or 3)   gradient and curvature in fixed point, `unit` to the whole, and rows
+
+Model k learns from the rows whose fold is not k, and is judged by those whose fold is k. Fixed point makes addition associative:
+however rows are spread over blocks and threads, the sums are the same to the bit. Odds are kept instead of log-odds, because a
+change of weights multiplies them: exp is computed once for each code, and not once for each row.
+
+What makes the loops fast (benchmarks/kernels.py): the values of a row are read once, before any store, because the compiler cannot
+know that a store does not change them. An index that the compiler cannot know to be positive is made unsigned; otherwise it would
+be tested for counting from the end. Loops over one model, and over as many models as there are folds, are compiled separately. With
+five folds, four models are computed together by vector instructions, which the compiler would not use in a loop over five. A
+machine with shorter registers computes them in parts. The operations on each number are the same, and so are the bits.
 """
 
 from __future__ import annotations
@@ -9,6 +25,9 @@ import math
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import config, types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from autocross.kernels import kernel, part
@@ -17,11 +36,131 @@ Codes = NDArray[Any]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-
-FARTHEST = 50.0  # largest weight: there the probability is 0 or 1 to the last bit, and odds do not overflow
-ROOM = 2.0**62  # largest sum in fixed point; what steps promise is cut off there, because such a step is large anyway
 CHUNK = 256  # rows that go through a loop together: they stay in the cache, and the compiler can use vector instructions
 ROOT_HALF, LN_2 = 0x3FE6A09E00000000, math.log(2.0)  # the bits of about sqrt(1/2)
+
+LANES = 4  # models that are computed together
+MODELS = LANES + 1  # as many as there are folds; `gather_folds` takes the last one on its own
+LEARNS = 1.0 - np.eye(MODELS + 1, MODELS)  # which models learn from a row of each fold; the last entry is for a row of no fold
+
+FLOATS, INTS = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(64), LANES)
+PLACES = ir.VectorType(ir.IntType(32), LANES)
+
+
+# Gradient and curvature.
+
+
+@part
+def slopes(odds: float, y: float, scaled: float) -> tuple[np.int64, np.int64]:
+    """Gradient and curvature of one row under one model, in fixed point."""
+    q = 1.0 / (1.0 + odds)
+    p = odds * q
+    return np.int64(scaled * (p - y)), np.int64(scaled * (p * q))
+
+
+@part
+def add(sums: Ints, code: int, k: int, g: np.int64, h: np.int64) -> None:
+    """Add one row to one code of one model."""
+    sums[code, k, 0] += g
+    sums[code, k, 1] += h
+    if sums.shape[2] == 3:
+        sums[code, k, 2] += 1
+
+
+def write_slopes(typing: Any, odds: Any, first: Any, y: Any, scaled: Any, learns: Any, row: Any, sums: Any, to: Any) -> Any:
+    """Add gradient and curvature of four models, whose odds are odds[first:][:4], to sums[to:][:8], two numbers for each model.
+
+    Arrays are flat. ``learns[row:][:4]`` is 1.0 for a model that learns from the row, else 0.0.
+    """
+
+    def write(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        def pointer(array: int, place: int, vector: Any) -> Any:
+            data = context.make_array(signature.args[array])(context, builder, given[array]).data
+            return builder.bitcast(builder.gep(data, [given[place]]), vector.as_pointer())
+
+        def load(source: Any) -> Any:
+            loaded = builder.load(source)
+            loaded.align = 8
+            return loaded
+
+        def all_four(number: Any) -> Any:
+            lane = builder.insert_element(FLOATS(ir.Undefined), number, ir.IntType(32)(0))
+            return builder.shuffle_vector(lane, FLOATS(ir.Undefined), PLACES([0] * LANES))
+
+        ones, four_odds = FLOATS([1.0] * LANES), load(pointer(0, 1, FLOATS))
+        q = builder.fdiv(ones, builder.fadd(ones, four_odds))
+        p = builder.fmul(four_odds, q)
+        scale = builder.fmul(all_four(given[3]), load(pointer(4, 5, FLOATS)))
+        g = builder.fptosi(builder.fmul(scale, builder.fsub(p, all_four(given[2]))), INTS)
+        h = builder.fptosi(builder.fmul(scale, builder.fmul(p, q)), INTS)
+        for half, places in enumerate(([0, 4, 1, 5], [2, 6, 3, 7])):
+            target = builder.gep(pointer(6, 7, INTS), [ir.IntType(64)(half)])
+            builder.store(builder.add(load(target), builder.shuffle_vector(g, h, PLACES(places))), target).align = 8
+        return context.get_dummy_value()
+
+    return types.void(odds, types.int64, types.float64, types.float64, learns, types.int64, sums, types.int64), write
+
+
+def add_slopes_one_by_one(odds: Floats, first: int, y: float, scaled: float, learns: Floats, row: int, sums: Ints, to: int) -> None:
+    """The same as `write_slopes` in plain Python, for when nothing is compiled and there are no vector instructions."""
+    for k in range(LANES):
+        g, h = slopes(odds[first + k], y, scaled * learns[row + k])
+        sums[to + 2 * k] += g
+        sums[to + 2 * k + 1] += h
+
+
+compiled = not config.DISABLE_JIT  # type: ignore[attr-defined]
+add_slopes: Any = intrinsic(write_slopes) if compiled else add_slopes_one_by_one
+
+
+@part
+def gather_rows(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints, n_models: int) -> None:
+    for row in range(codes.shape[0]):
+        code, own, y, scaled = codes[row], fold[row], float(label[row]), float(weight[row]) * unit
+        for j in range(n_models - (own < n_models)):
+            k = j + (j >= own)  # all models except its own; a branch would often be mispredicted
+            g, h = slopes(odds[row, k], y, scaled)
+            add(sums, code, k, g, h)
+
+
+@part
+def gather_folds(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
+    """`gather_rows` for five models, four of them computed together, with the same bits."""
+    flat_odds, flat_sums, learns = odds.reshape(-1), sums.reshape(-1), LEARNS.reshape(-1)
+    for row in range(codes.shape[0]):
+        code, own, y, scaled = codes[row], min(fold[row], MODELS), float(label[row]), float(weight[row]) * unit
+        add_slopes(flat_odds, row * MODELS, y, scaled, learns, own * MODELS, flat_sums, np.int64(code) * 2 * MODELS)
+        g, h = slopes(odds[row, MODELS - 1], y, scaled if own != MODELS - 1 else 0.0)
+        add(sums, code, MODELS - 1, g, h)
+
+
+@kernel
+def gather(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
+    """Add the gradient and curvature of each row to its code. If sums have a third place, count the row there."""
+    if odds.shape[1] == 1:
+        gather_rows(codes, label, weight, fold, odds, unit, sums, 1)
+    elif odds.shape[1] == MODELS and sums.shape[2] == 2:
+        gather_folds(codes, label, weight, fold, odds, unit, sums)
+    elif odds.shape[1] == MODELS:
+        gather_rows(codes, label, weight, fold, odds, unit, sums, MODELS)
+    else:
+        gather_rows(codes, label, weight, fold, odds, unit, sums, odds.shape[1])
+
+
+@kernel
+def gather_ragged(codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
+    """`gather` for a field with any number of codes per row."""
+    n_models = odds.shape[1]
+    for row in range(starts.shape[0] - 1):
+        own, y, scaled = fold[row], float(label[row]), float(weight[row]) * unit
+        for j in range(n_models - (own < n_models)):
+            k = j + (j >= own)
+            g, h = slopes(odds[row, k], y, scaled)
+            for entry in range(starts[row], starts[row + 1]):
+                add(sums, codes[np.uint64(entry)], k, g, h)
+
+
+# Losses.
 
 
 @part
@@ -97,8 +236,8 @@ def try_scales_ragged(
             first, last, y, scaled = starts[row], starts[row + 1], label[row], float(weight[row]) * unit
             for t in range(losses.shape[0]):
                 o = odds[row, k]
-                for at in range(first, last):
-                    o *= factors[codes[np.uint64(at)], k, t]
+                for entry in range(first, last):
+                    o *= factors[codes[np.uint64(entry)], k, t]
                 losses[t] += np.int64(scaled * row_loss(o, y))
 
 
@@ -115,172 +254,3 @@ def total_loss(label: Any, weight: Any, fold: Any, odds: Floats, unit: float, lo
                 left_out += loss if fold[row] == k else np.int64(0)
             losses[k, 0] += total - left_out
             losses[k, 1] += left_out
-
-
-@part
-def best_move(g: float, h: float, l1: float, w: float) -> float:
-    """The u that minimises g*u + h*(exp|u| - |u| - 1) + l1*|w + u|.
-
-    The middle term bounds the logistic loss from above, because the third derivative of that loss is at most its second. So the
-    step never raises the penalised loss and needs no learning rate; if it is small, it is Newton's step. Steps below 1e-16 become
-    zero.
-    """
-    up, down, bend = g + l1, g - l1, h if h > 0.0 else 1.0
-    u = math.copysign(ln(1.0 + abs(up) / bend), -up)
-    if l1 > 0.0:
-        v = math.copysign(ln(1.0 + abs(down) / bend), -down)
-        u = u if w + u > 0.0 else v if w + v < 0.0 else -w
-    return u if h > 0.0 else 0.0
-
-
-@kernel
-def tie(sums: Ints, tied: Any) -> None:
-    """Add the sums of all codes that `tied` (n_codes, n_models) marks to those of code 1: they are too rare for weights of their
-    own."""
-    for k in range(sums.shape[1] if sums.shape[0] > 2 else 0):
-        g, h = np.int64(0), np.int64(0)
-        for code in range(2, sums.shape[0]):
-            if tied[code, k]:
-                g += sums[code, k, 0]
-                h += sums[code, k, 1]
-        sums[1, k, 0] += g
-        sums[1, k, 1] += h
-
-
-@part
-def first_factor(g: float, h: float, l1: float, l2: float, width: int) -> float:
-    """exp(step from zero) of one weight."""
-    pull = abs(g) - l1
-    if pull <= 0.0:
-        return 1.0
-    ratio = 1.0 + pull / (h + (l2 if width == 1 else l2 / width))  # exp of the whole step, as `best_move` has it
-    factor = ratio if g < 0.0 else 1.0 / ratio
-    return factor if width == 1 else factor ** (1.0 / width)
-
-
-@kernel
-def first_steps(sums: Ints, unit: float, tied: Any, penalties: Floats, width: int, factors: Floats) -> None:
-    """Fill the first of `factors` (n_codes, n_models, n_tries) with exp(step from zero) under each l1 and l2."""
-    for code in range(sums.shape[0]):
-        for k in range(sums.shape[1]):
-            g, h, shared = sums[code, k, 0] / unit, sums[code, k, 1] / unit, tied[code, k]
-            for t in range(penalties.shape[0]):
-                if shared:
-                    factors[code, k, t] = factors[1, k, t]
-                else:
-                    factors[code, k, t] = first_factor(g, h, penalties[t, 0], penalties[t, 1], width)
-
-
-@part
-def moves(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: float, width: int, delta: Floats) -> np.int64:
-    """The loop of `step`, several weights at a time. Tied codes are computed too, but they promise nothing."""
-    inverse, coarse = 1.0 / unit, unit / 1024  # units are powers of two, so nothing is rounded
-    promised, most = np.int64(0), ROOM / weight.shape[0]  # in fixed point: the order of the codes must not matter
-    for i in range(weight.shape[0]):
-        w = weight[i]
-        g, h = sums[2 * i] * inverse + l2 * w, sums[2 * i + 1] * inverse + l2 / width
-        move = min(max(w + best_move(g, h, l1, width * w) / width, -FARTHEST), FARTHEST) - w
-        delta[i] = move
-        promised += np.int64(0) if tied[i] else np.int64(min(abs(g * move) * coarse, most))
-    return promised
-
-
-@kernel
-def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: float, width: int, delta: Floats) -> float:
-    """Fill `delta` with the step of the field's weights; return the decrease of the loss it promises.
-
-    A tied code shares the weight of code 1, to which `tie` has added its sums. If a row has up to `width` codes, the loss after all
-    steps is at most the mean of the losses after `width` times each single step (Jensen's inequality). Hence steps are divided by
-    `width`.
-    """
-    rows = (sums.reshape(-1), unit, weight.reshape(-1), tied.reshape(-1))
-    if l1 == 0.0 and width == 1:  # compiled apart
-        promised = moves(*rows, 0.0, l2, 1, delta.reshape(-1))
-    else:
-        promised = moves(*rows, l1, l2, width, delta.reshape(-1))
-    for code in range(2, weight.shape[0]):
-        for k in range(weight.shape[1]):
-            if tied[code, k]:
-                delta[code, k] = delta[1, k]
-    return float(promised) / (unit / 1024)
-
-
-@kernel
-def centre(weight: Floats, tied: Any, unit: float, mean: Floats) -> None:
-    """Fill `mean` with the mean weight of each model, over the codes that are not tied, and subtract it from all weights."""
-    for k in range(weight.shape[1]):
-        total, n = np.int64(0), 0  # in fixed point: the order of the codes must not matter
-        for code in range(weight.shape[0]):
-            if not tied[code, k]:
-                total += np.int64(np.rint(weight[code, k] * unit))
-                n += 1
-        mean[k] = total / n / unit
-        for code in range(weight.shape[0]):
-            weight[code, k] -= mean[k]
-
-
-@part
-def solve_chain(m: int, slope: Floats, bend: Floats, hold: Floats, move: Floats) -> float:
-    """Newton's step of the first `m` weights, each held to the one before by `hold`. Overwrites `bend`; returns the largest
-    change."""
-    move[0] = -slope[0]
-    for i in range(1, m):
-        ratio = hold[i] / bend[i - 1]
-        bend[i] -= hold[i] * ratio
-        move[i] = ratio * move[i - 1] - slope[i]
-    move[m - 1] /= bend[m - 1]
-    largest = float(abs(move[m - 1]))
-    for i in range(m - 2, -1, -1):
-        move[i] = (move[i] + hold[i + 1] * move[i + 1]) / bend[i]
-        largest = max(largest, abs(move[i]))
-    return largest
-
-
-@kernel
-def chained_step(
-    sums: Ints, unit: float, weight: Floats, tied: Any, order: Ints, gap: Floats, l2: float, smooth: float, delta: Floats
-) -> float:
-    """`step` for a field with neighbours, whose weights are held together by smooth / gap / 2 * difference^2.
-
-    Newton's step of a chain solves a tridiagonal system. It is shortened by the factor log(1 + m) / m, where m is its largest
-    change. Then it never raises the penalised loss, for the same reason as in `best_move`. Tied codes are skipped.
-    """
-    n = order.shape[0]
-    code, hold = np.empty(n, np.uint64), np.empty(n)
-    slope, bend, move = np.empty(n), np.empty(n), np.empty(n)
-    promised, most = np.int64(0), ROOM / weight.size
-    for k in range(weight.shape[1]):
-        first = 0
-        while first < n:
-            m, distance = 0, 0.0
-            at = first
-            while at == first or (at < n and gap[at] > 0.0):
-                distance += gap[at]
-                if not tied[order[at], k]:
-                    code[m], hold[m] = order[at], smooth / distance if m > 0 else 0.0
-                    m, distance = m + 1, 0.0
-                at += 1
-            first = at
-            if m == 0:
-                continue
-            for i in range(m):
-                w = weight[code[i], k]
-                slope[i] = sums[code[i], k, 0] / unit + l2 * w
-                bend[i] = sums[code[i], k, 1] / unit + l2
-                if i > 0:
-                    pull = hold[i] * (w - weight[code[i - 1], k])
-                    slope[i] += pull
-                    slope[i - 1] -= pull
-                    bend[i] += hold[i]
-                    bend[i - 1] += hold[i]
-            largest = solve_chain(m, slope, bend, hold, move)
-            shorter = math.log1p(largest) / largest if largest > 0.0 else 0.0
-            for i in range(m):
-                w = weight[code[i], k]
-                change = min(max(w + move[i] * shorter, -FARTHEST), FARTHEST) - w
-                delta[code[i], k] = change
-                promised -= np.int64(min(max(slope[i] * change * (unit / 1024), -most), most))
-        for at in range(n):
-            if tied[order[at], k]:
-                delta[order[at], k] = delta[1, k]
-    return float(promised) / (unit / 1024)

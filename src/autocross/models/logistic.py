@@ -1,4 +1,4 @@
-"""Logistic regression on fields of codes. The fields take steps in turn until no step promises much.
+"""Regression on fields of codes, with the logistic loss or another one. The fields take steps in turn until no step promises much.
 
 Several models are fitted side by side: model k does not learn from the rows of fold k. The intercept is a field with a single code
 and no penalty. The penalty of a field, l1 * |w| + l2 / 2 * w^2 for each weight, is added to the summed loss, and so is
@@ -20,8 +20,8 @@ from autocross.blocks import INTERCEPT, Block, Cross, codes_of
 from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field, Penalty
 from autocross.folds import ALL
-from autocross.kernels import counting, gathering
-from autocross.kernels import logistic as kernels
+from autocross.kernels import counting, scaling, steps
+from autocross.models.losses import LOGISTIC, Loss
 from autocross.models.metrics import bin_odds
 
 Ints = NDArray[np.int64]
@@ -72,9 +72,9 @@ def scale(block: Block, cross: Cross, factor: Floats) -> None:
     """Apply a change of weights, given as exp(change), to the odds."""
     coded = block.coded(cross)
     if coded.starts is None:
-        gathering.scale(coded.codes, factor, block.odds)
+        scaling.scale(coded.codes, factor, block.odds)
     else:
-        gathering.scale_ragged(coded.codes, coded.starts, factor, block.odds)
+        scaling.scale_ragged(coded.codes, coded.starts, factor, block.odds)
 
 
 @changes("odds", reads=lambda _, factors: [codes_of(cross) for cross in factors], anew=True)
@@ -86,11 +86,13 @@ def start_from(block: Block, n_models: int, factors: Mapping[Cross, Floats]) -> 
 
 
 @changes(
-    lambda moved, *_: ["odds"] if moved is not None else [],
-    reads=lambda moved, *_: [codes_of(moved)],
-    alone=lambda moved, factor, *_: (scale, (moved, factor)),
+    lambda loss, moved, *_: ["odds"] if moved is not None else [],
+    reads=lambda loss, moved, *_: [codes_of(moved)],
+    alone=lambda loss, moved, factor, *_: (scale, (moved, factor)),
 )
-def scale_and_gather(block: Block, moved: Cross | None, factor: Floats | None, cross: Cross, n_codes: int, unit: float) -> Ints:
+def scale_and_gather(
+    block: Block, loss: Loss, moved: Cross | None, factor: Floats | None, cross: Cross, n_codes: int, unit: float
+) -> Ints:
     """Apply the step of the former field, then gather the sums of the next one, so that a field costs one visit to the block."""
     if moved is not None and factor is not None:
         scale(block, moved, factor)
@@ -98,29 +100,29 @@ def scale_and_gather(block: Block, moved: Cross | None, factor: Floats | None, c
     sums = np.zeros((n_codes, block.odds.shape[1], 2), np.int64)
     rows = (block.label, block.weight, block.fold, block.odds, unit, sums)
     if coded.starts is None:
-        gathering.gather(coded.codes, *rows)
+        loss.kernels.gather(coded.codes, *rows)
     else:
-        gathering.gather_ragged(coded.codes, coded.starts, *rows)
+        loss.kernels.gather_ragged(coded.codes, coded.starts, *rows)
     return sums
 
 
-def try_scales(block: Block, cross: Cross, factors: Floats, unit: float) -> Ints:
+def try_scales(block: Block, loss: Loss, cross: Cross, factors: Floats, unit: float) -> Ints:
     """Loss on the left-out rows for each change of weights."""
     coded = block.coded(cross)
     losses = np.zeros(factors.shape[2], np.int64)
     rows = (block.label, block.weight, block.fold, block.odds, factors, unit, losses)
     if coded.starts is None:
-        kernels.try_scales(coded.codes, *rows)
+        loss.kernels.try_scales(coded.codes, *rows)
     else:
-        kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
+        loss.kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
     return losses
 
 
-def losses(block: Block, unit: float) -> Ints:
+def losses(block: Block, loss: Loss, unit: float) -> Ints:
     """Each model's loss on its own rows and on those left out."""
-    found = np.zeros((block.odds.shape[1], 2), np.int64)
-    kernels.total_loss(block.label, block.weight, block.fold, block.odds, unit, found)
-    return found
+    totals = np.zeros((block.odds.shape[1], 2), np.int64)
+    loss.kernels.total_loss(block.label, block.weight, block.fold, block.odds, unit, totals)
+    return totals
 
 
 def left_out(block: Block) -> tuple[Floats, NDArray[np.uint8], NDArray[np.float32], NDArray[np.uint8]]:
@@ -159,35 +161,44 @@ class WrongOrder(AssertionError):  # noqa: N818  our own mistake, not the user's
 
 
 class Regression:
-    """Logistic models side by side: their terms, and the engine whose blocks hold the odds of one regression at a time.
+    """Models side by side: their loss, their terms, and the engine whose blocks hold the odds of one regression at a time.
 
     `begin`, `branch` and `restore` bring the odds of a regression into the blocks. Another one that is asked for a step, a loss or
     a score then raises `WrongOrder`.
     """
 
-    def __init__(self, engine: Engine, total_weight: float, n_models: int, min_count: int, n_labels: Ints) -> None:
+    def __init__(self, engine: Engine, total_weight: float, n_models: int, min_count: int, n_labels: Ints, loss: Loss) -> None:
         self.engine = engine
+        self.loss = loss
         self.total_weight = total_weight
         self.n_models = n_models
         self.min_count = min_count
         self.n_rows = int(n_labels.sum())
         self.mean_weight = total_weight / self.n_rows
         self.rarer_rate = int(n_labels.min()) / self.n_rows
-        # Fixed point: the sum of all gradients is at most 2^61, or 2^62 if a sample of rows weighs twice its share. The loss of a
-        # row may be a thousand times its gradient.
-        self.unit = 2.0 ** (61 - ceil_log2(total_weight))
-        self.loss_unit = self.unit / 1024
-        self.bin_unit = self.unit / 2048  # bins are summed as floats, and stay below 2^51
+        # Fixed point: a sum over all rows is at most 2^61, or 2^62 if a sample of rows weighs twice its share.
+        self.unit = 2.0 ** (61 - ceil_log2(total_weight * loss.steepest))
+        self.loss_unit = 2.0 ** (61 - ceil_log2(total_weight * loss.largest))
+        self.bin_unit = 2.0 ** (50 - ceil_log2(total_weight))  # bins are summed as floats, and stay below 2^51
         self.terms: dict[Cross, Term] = {}
         self.n_moves = 0  # how often its weights have changed
         self.sweep_seconds = 0.0  # what the last sweep over all fields took
 
     @classmethod
-    def begin(cls, engine: Engine, total_weight: float, n_models: int, *, min_count: int = 1, everyone: bool = False) -> Regression:
+    def begin(
+        cls,
+        engine: Engine,
+        total_weight: float,
+        n_models: int,
+        *,
+        min_count: int = 1,
+        everyone: bool = False,
+        loss: Loss = LOGISTIC,
+    ) -> Regression:
         """A new regression whose intercept is zero; the odds in the blocks are 1. With ``everyone`` no row is left out any more."""
         if everyone:
             engine.each(learn_from_all)
-        regression = cls(engine, total_weight, n_models, min_count, engine.total(start, n_models))
+        regression = cls(engine, total_weight, n_models, min_count, engine.total(start, n_models), loss)
         engine.odds_of = regression
         regression.add(INTERCEPT, Field("", "", 1, shares_rare=False), UNPENALISED)
         return regression
@@ -233,8 +244,8 @@ class Regression:
         """Gradient and curvature of every code of a field, after applying the former field's step, if one is due."""
         self.needs_odds()
         term = self.terms[cross]
-        sums = self.engine.total(scale_and_gather, moved, factor, cross, term.field.n_codes, self.unit_of(cross))
-        kernels.tie(sums, term.tied)
+        sums = self.engine.total(scale_and_gather, self.loss, moved, factor, cross, term.field.n_codes, self.unit_of(cross))
+        steps.tie(sums, term.tied)
         return sums
 
     def unit_of(self, cross: Cross) -> float:
@@ -244,8 +255,8 @@ class Regression:
     def unit_for(self, width: int) -> float:
         """The fixed-point unit of sums to which one row may add ``width`` times, as it may where rare values share a code.
 
-        A sum has room for four times the weight of all rows. While the loss is no more than that of odds 1, with which every fit
-        begins, gradients add up to at most half of that weight. So widths up to seven need no coarser unit.
+        A sum has room for four times the steepest gradients of all rows. While the loss is no more than that of odds 1, with which
+        every fit begins, gradients add up to at most half of these. So widths up to seven need no coarser unit.
         """
         return self.unit / 2.0 ** max(0, width.bit_length() - 3)
 
@@ -255,8 +266,8 @@ class Regression:
         delta, unit = np.empty_like(term.weight), self.unit_of(cross)
         if penalty.smooth and (chain := term.field.chain):
             rows = (sums, unit, term.weight, term.tied, chain.order, chain.gap)
-            return delta, kernels.chained_step(*rows, penalty.l2, penalty.smooth, delta)
-        promised = kernels.step(sums, unit, term.weight, term.tied, penalty.l1, penalty.l2, term.field.width, delta)
+            return delta, steps.chained_step(*rows, penalty.l2, penalty.smooth, delta)
+        promised = steps.step(sums, unit, term.weight, term.tied, penalty.l1, penalty.l2, term.field.width, delta)
         return delta, promised
 
     def sweep(self, crosses: Sequence[Cross] | None = None) -> float:
@@ -290,7 +301,7 @@ class Regression:
             if cross == INTERCEPT or term.penalty.l1 or term.field.width > 1:
                 continue
             mean = np.empty(self.n_models)
-            kernels.centre(term.weight, term.tied, CENTRE_UNIT, mean)
+            steps.centre(term.weight, term.tied, CENTRE_UNIT, mean)
             self.terms[INTERCEPT].weight += mean
 
     def converge(self, tolerance: float, max_sweeps: int = 1000, crosses: Sequence[Cross] | None = None) -> int:
@@ -312,7 +323,7 @@ class Regression:
     def objective(self) -> Floats:
         """The penalised loss of each model on the rows it learns from, which the sweeps reduce."""
         self.needs_odds()
-        loss = self.engine.total(losses, self.loss_unit)[:, 0] / self.loss_unit
+        loss = self.engine.total(losses, self.loss, self.loss_unit)[:, 0] / self.loss_unit
         for term in self.terms.values():
             own = np.where(term.tied, 0.0, term.weight)  # a shared weight is penalised once
             loss += term.penalty.l1 * np.abs(own).sum(axis=0) + term.penalty.l2 / 2 * (own**2).sum(axis=0)
@@ -324,15 +335,14 @@ class Regression:
     def left_out_loss(self) -> float:
         """Summed loss of the rows that judge."""
         self.needs_odds()
-        return float(self.engine.total(losses, self.loss_unit)[:, 1].sum()) / self.loss_unit
+        return float(self.engine.total(losses, self.loss, self.loss_unit)[:, 1].sum()) / self.loss_unit
 
     def try_penalties(self, cross: Cross, sums: Ints, penalties: Sequence[Penalty]) -> tuple[Floats, Floats]:
         """Loss of the left-out rows after one step of the field under each penalty, and the steps; their last axis is the
         penalty."""
         self.needs_odds()
         deltas = np.stack([self.step(cross, sums, penalty)[0] for penalty in penalties], axis=2)
-        found = self.engine.total(try_scales, cross, np.exp(deltas), self.loss_unit) / self.loss_unit
-        return found, deltas
+        return self.engine.total(try_scales, self.loss, cross, np.exp(deltas), self.loss_unit) / self.loss_unit, deltas
 
     def judged(self) -> tuple[Floats, NDArray[np.uint8], Floats]:
         """Log-odds, labels and weights of the rows that judge. The log-odds of a row come from the model that did not learn from
@@ -381,7 +391,7 @@ def again(former: Regression, tolerance: float = 1e-5, max_sweeps: int = 10) -> 
 
     It does not begin with the old weights, because these may have seen the rows that judge now.
     """
-    regression = Regression.begin(former.engine, former.total_weight, former.n_models, min_count=former.min_count)
+    regression = Regression.begin(former.engine, former.total_weight, former.n_models, min_count=former.min_count, loss=former.loss)
     for cross, term in former.terms.items():
         if cross != INTERCEPT:
             regression.add(cross, term.field, term.penalty)

@@ -18,9 +18,10 @@ from autocross.blocks import Block, Cross
 from autocross.crossing import MOST_ENTRIES, axis_of, cross_key, in_parts, pair_up
 from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, Penalty, joined, least_rows
-from autocross.kernels import gathering, lookup, slots
-from autocross.kernels import logistic as kernels
+from autocross.kernels import lookup, slots
+from autocross.kernels import steps as kernels
 from autocross.models.logistic import Regression, left_out_bins
+from autocross.models.losses import Loss
 from autocross.models.metrics import bin_odds, measure_bins
 from autocross.options import Metric
 
@@ -129,7 +130,9 @@ def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]
 
 
 @changes("trials")
-def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, units: Sequence[float]) -> list[Ints]:
+def gather(
+    block: Block, loss: Loss, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, units: Sequence[float]
+) -> list[Ints]:
     """Replace slots by codes, then gather gradient, curvature and number of rows of every code: (n_codes, n_models, 3)."""
     last, all_sums = block.among_first(first_n), []
     for (bits, n_slots), coded, unit in zip(coded_slots, block.trials, units, strict=True):
@@ -139,14 +142,14 @@ def gather(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], f
         rows = (*first_rows(block, last), unit, sums)
         coded = coded.between(0, last)
         if coded.starts is None:
-            gathering.gather(coded.codes, *rows)
+            loss.kernels.gather(coded.codes, *rows)
         else:
-            gathering.gather_ragged(coded.codes, coded.starts, *rows)
+            loss.kernels.gather_ragged(coded.codes, coded.starts, *rows)
         all_sums.append(sums)
     return all_sums
 
 
-def judge(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> list[Ints]:
+def judge(block: Block, loss: Loss, tries: Sequence[Floats], first_n: int, unit: float) -> list[Ints]:
     """Loss on the left-out rows for each step that is tried, candidate by candidate."""
     last, all_losses = block.among_first(first_n), []
     for factors, trial in zip(tries, block.trials, strict=True):
@@ -154,18 +157,18 @@ def judge(block: Block, tries: Sequence[Floats], first_n: int, unit: float) -> l
         losses = np.zeros(factors.shape[2], np.int64)
         rows = (*first_rows(block, last), factors, unit, losses)
         if coded.starts is None:
-            kernels.try_scales(coded.codes, *rows)
+            loss.kernels.try_scales(coded.codes, *rows)
         else:
-            kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
+            loss.kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
         all_losses.append(losses)
     return all_losses
 
 
-def base_loss(block: Block, first_n: int, unit: float) -> Ints:
+def base_loss(block: Block, loss: Loss, first_n: int, unit: float) -> Ints:
     """Loss of the current set on the left-out rows."""
     last = block.among_first(first_n)
     losses = np.zeros((block.odds.shape[1], 2), np.int64)
-    kernels.total_loss(*first_rows(block, last), unit, losses)
+    loss.kernels.total_loss(*first_rows(block, last), unit, losses)
     return np.array([losses[:, 1].sum()], np.int64)
 
 
@@ -192,7 +195,8 @@ def rung(engine: Engine, regression: Regression, contest: Contest, learned: int,
     least = least_rows(regression.min_count, learned / n_rows)
     if contest.metric == "log_loss":
         unit = regression.loss_unit
-        return Rung(learned, judged, least, -float(engine.total(base_loss, judged, unit)[0]) / unit / regression.mean_weight)
+        loss = float(engine.total(base_loss, regression.loss, judged, unit)[0]) / unit
+        return Rung(learned, judged, least, -loss / regression.mean_weight)
     return Rung(learned, judged, least, measure_bins(contest.metric, engine.total(left_out_bins, judged, regression.bin_unit)))
 
 
@@ -212,12 +216,12 @@ def gains_of_some(
     # A slot that is too rare to have a weight of its own needs no code either, and then the sums fit into the cache.
     counts = engine.totals(lay_out, entrants, on)
     coded = [(np.packbits(count >= on.least), len(count)) for count in counts]
-    sums = engine.totals(gather, coded, on.learned, [regression.unit_for(entrant.width) for entrant in entrants])
+    sums = engine.totals(gather, regression.loss, coded, on.learned, [regression.unit_for(entrant.width) for entrant in entrants])
     jobs = list(zip(entrants, coded, sums, strict=True))
     tries = engine.beside(lambda job: steps(regression, contest, *job, on.least), jobs)
     if contest.metric == "log_loss":
         unit = regression.loss_unit
-        scores = [-losses / unit / regression.mean_weight for losses in engine.totals(judge, tries, on.judged, unit)]
+        scores = [-losses / unit / regression.mean_weight for losses in engine.totals(judge, regression.loss, tries, on.judged, unit)]
     else:
         tallies = engine.totals(tally, tries, on.judged, regression.bin_unit)
         scores = [np.array([measure_bins(contest.metric, bins) for bins in tried]) for tried in tallies]

@@ -18,8 +18,8 @@ from autocross.crossing import CrossCoder
 from autocross.engines import Engine, changes
 from autocross.events import CrossTried, Reporter
 from autocross.features import Penalty
-from autocross.kernels import logistic as kernels
 from autocross.models.logistic import Regression, WrongOrder
+from autocross.models.losses import Loss
 from autocross.models.tuning import FINE
 from autocross.search.coding import Coded
 from autocross.search.policy import Trial
@@ -31,18 +31,18 @@ SQUARE_DIGITS = (1 << 52, 1 << 26, 1)  # places of the digits of a square; no su
 # Tasks.
 
 
-def row_losses(block: Block) -> NDArray[np.float64]:
+def row_losses(block: Block, loss: Loss) -> NDArray[np.float64]:
     """Loss of every row that judges, under the model that did not learn from it."""
     rows = np.flatnonzero(block.fold < block.odds.shape[1])
     losses = np.empty(len(rows))
-    kernels.row_losses(block.label[rows], block.odds[rows, block.fold[rows]], losses)
+    loss.kernels.row_losses(block.label[rows], block.odds[rows, block.fold[rows]], losses)
     return block.weight[rows] * losses
 
 
 @changes("former", reads=("odds", "fold"), anew=True)
-def remember(block: Block) -> None:
+def remember(block: Block, loss: Loss) -> None:
     """Keep the odds and losses of the current set, to compare others with them."""
-    block.former = (copied(block.odds, block.former[0]), row_losses(block))
+    block.former = (copied(block.odds, block.former[0]), row_losses(block, loss))
 
 
 @changes("odds", reads=("former",), anew=True)
@@ -59,13 +59,13 @@ def copied(values: NDArray[np.float64], room: NDArray[np.float64]) -> NDArray[np
     return room
 
 
-def compare(block: Block, unit: float) -> Ints:
+def compare(block: Block, loss: Loss, unit: float) -> Ints:
     """Number of rows, summed gain, and summed square of the gain over the remembered losses, in fixed point.
 
     The squared gain of a heavy row may be far larger than any sum of gains. Squares are therefore split into digits, and each digit
     is added up on its own. The highest digit comes first.
     """
-    gains = block.former[1] - row_losses(block)
+    gains = block.former[1] - row_losses(block, loss)
     squares, digits = gains**2 * unit, []
     for power in SQUARE_DIGITS:
         digit = np.floor(squares / power)
@@ -74,10 +74,10 @@ def compare(block: Block, unit: float) -> Ints:
     return np.array([len(gains), (gains * unit).astype(np.int64).sum(), *digits], np.int64)
 
 
-def compare_clusters(block: Block, unit: float, n_clusters: int) -> Ints:
+def compare_clusters(block: Block, loss: Loss, unit: float, n_clusters: int) -> Ints:
     """Rows and summed gain of every cluster, in fixed point: (n_clusters, 2)."""
     assert block.cluster is not None
-    gains = block.former[1] - row_losses(block)
+    gains = block.former[1] - row_losses(block, loss)
     of_row = block.cluster[block.fold < block.odds.shape[1]]
     sums = np.zeros((n_clusters, 2), np.int64)
     np.add.at(sums[:, 0], of_row, 1)
@@ -146,7 +146,7 @@ class Judge:
     def remember(self, regression: Regression) -> None:
         """From now on proposals are compared with this regression, whose odds the blocks hold."""
         regression.needs_odds()
-        self.engine.each(remember)
+        self.engine.each(remember, regression.loss)
         self.engine.former_of = regression
         self.n_moves = regression.n_moves
 
@@ -187,13 +187,13 @@ class Judge:
         if self.engine.former_of is None:
             raise WrongOrder("The blocks remember no regression to compare with.")
         unit, mean_weight = regression.loss_unit, regression.mean_weight
-        rows, total, *digits = self.engine.total(compare, unit).tolist()
+        rows, total, *digits = self.engine.total(compare, regression.loss, unit).tolist()
         n, squares = float(rows), float(sum(digit * power for digit, power in zip(digits, SQUARE_DIGITS, strict=True)))
         gain = float(total) / unit / n
         error = math.sqrt(max(squares / unit / n - gain**2, 0.0) / n)
         if not self.n_clusters:
             return gain / mean_weight, error / mean_weight
-        sums = self.engine.total(compare_clusters, unit, self.n_clusters).astype(np.float64)
+        sums = self.engine.total(compare_clusters, regression.loss, unit, self.n_clusters).astype(np.float64)
         off = sums[:, 1] / unit - gain * sums[:, 0]  # what each cluster gained beyond its rows' share
         n_judging = np.count_nonzero(sums[:, 0])
         error = max(error, math.sqrt((off**2).sum() * n_judging / max(1, n_judging - 1)) / n)

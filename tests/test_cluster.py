@@ -30,6 +30,7 @@ from autocross.producer.model import Model
 from autocross.search import policy
 from autocross.table.source import InMemory, Part
 from conftest import Steer, steered
+from costly_misses import COSTLY_MISSES
 
 pytest.importorskip("ray", reason="Ray is not installed")
 with warnings.catch_warnings():
@@ -47,9 +48,11 @@ FAST = {"health_check_initial_delay_ms": 500, "health_check_period_ms": 500, "he
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Cluster]:
-    """Two nodes with two cores each."""
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False, "_system_config": FAST})
-    made.add_node(num_cpus=2)
+    """Two nodes with two cores each, whose workers can import what is beside this file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False, "_system_config": FAST})
+        made.add_node(num_cpus=2)
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     yield made
     ray.shutdown()
@@ -242,6 +245,17 @@ def test_workers_killed_at_chosen_moments_change_nothing(
     left = map(os.path.realpath, Path("/proc/self/fd").iterdir())
     assert not [file for file in left if "autocross-" in file]  # of the lines to them
     same(model, of_threads(people, fit, evaluation=evaluation))
+
+
+def test_a_worker_that_is_hired_anew_knows_a_loss_of_another_file(
+    nodes: Cluster, people: pl.DataFrame, fit: Callable[..., Fit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autocross.fitting.run.LOGISTIC", COSTLY_MISSES)
+    ours = fit()
+    ours.at = At(CrossTried, lambda: ours.kill(1), accepted=True)
+    model = ours.run(rows_of(people))
+    assert ours.counted()[-1].lost == 1
+    same(model, of_threads(people, fit))
 
 
 @pytest.mark.parametrize(("n_call", "at_home"), [(1, False), (2, True), (3, False), (5, True), (8, False)])

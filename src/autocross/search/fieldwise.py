@@ -129,15 +129,27 @@ def lay_out(block: Block, entrants: Sequence[Candidate], on: Rung) -> list[Ints]
     return counts
 
 
-@changes("trials")
+def replace_slots(coded: FieldCodes, bits: NDArray[np.uint8], n_slots: int) -> int:
+    """Replace the slots of a candidate by codes, and return how many codes there are."""
+    code, n_codes = slot_codes(bits, n_slots)
+    lookup.spread(code, coded.codes, coded.codes)
+    return n_codes
+
+
+def replace_all_slots(block: Block, coded_slots: Sequence[tuple[NDArray[np.uint8], int]]) -> None:
+    """What `gather` does to the block. When a lost block is made again, it may not have the odds for the rest."""
+    for (bits, n_slots), coded in zip(coded_slots, block.trials, strict=True):
+        replace_slots(coded, bits, n_slots)
+
+
+@changes("trials", alone=lambda loss, coded_slots, *_: (replace_all_slots, (coded_slots,)))
 def gather(
     block: Block, loss: Loss, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, units: Sequence[float]
 ) -> list[Ints]:
     """Replace slots by codes, then gather gradient, curvature and number of rows of every code: (n_codes, n_models, 3)."""
     last, all_sums = block.among_first(first_n), []
     for (bits, n_slots), coded, unit in zip(coded_slots, block.trials, units, strict=True):
-        code, n_codes = slot_codes(bits, n_slots)
-        lookup.spread(code, coded.codes, coded.codes)
+        n_codes = replace_slots(coded, bits, n_slots)
         sums = np.zeros((n_codes, block.odds.shape[1], 3), np.int64)
         rows = (*first_rows(block, last), unit, sums)
         coded = coded.between(0, last)

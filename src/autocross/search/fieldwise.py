@@ -233,7 +233,9 @@ def gains_of_some(
     tries = engine.beside(lambda job: steps(regression, contest, *job, on.least), jobs)
     if contest.metric == "log_loss":
         unit = regression.loss_unit
-        scores = [-losses / unit / regression.mean_weight for losses in engine.totals(judge, regression.loss, tries, on.judged, unit)]
+        scores = [
+            -losses / unit / regression.mean_weight for losses in engine.totals(judge, regression.loss, tries, on.judged, unit)
+        ]
     else:
         tallies = engine.totals(tally, tries, on.judged, regression.bin_unit)
         scores = [np.array([measure_bins(contest.metric, bins) for bins in tried]) for tried in tallies]

@@ -235,7 +235,7 @@ def lists(series: pl.Series, separator: str | None, rows: Rows | None = None, ki
     gone = series.is_null().to_numpy()
     sizes = np.where(gone, 1, series.list.len().fill_null(1).to_numpy().astype(np.int64))
     row_of_entry = np.repeat(np.arange(len(series)) if rows is None else rows, np.where(gone, 0, sizes))
-    entries = series.filter(~gone & (sizes > 0)).explode()
+    entries = series.filter(~gone & (sizes > 0)).explode(empty_as_null=False)
     values, flat = texts(entries, rows=row_of_entry, kind=kind).distinct
     index = np.full(sizes.sum(), -1, np.int32)
     index[~np.repeat(gone, sizes)] = flat

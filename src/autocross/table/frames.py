@@ -143,6 +143,8 @@ def from_pandas(native: Any) -> pl.Series:
         return from_values(native.to_list())
     series = nw.from_native(native, series_only=True)
     if kind == "M" and series.dtype != nw.Date:
+        if hasattr(native.dtype, "pyarrow_dtype"):  # pandas 2 would not cut the zone off, but convert the times to UTC
+            return arrow_column(series.to_arrow())
         return from_moments(series.dt.replace_time_zone(None).to_numpy())
     missing = series.is_null().to_numpy()
     values = [None if is_missing else value for value, is_missing in zip(series.to_list(), missing, strict=True)]
@@ -176,7 +178,9 @@ def from_durations(values: NDArray[np.timedelta64]) -> pl.Series:
     """An array of durations, of whatever unit."""
     try:
         if all(abs(plain(end)) <= LONGEST for end in ends(values)):
-            return pl.Series(np.where(values < 0, -(-values).astype("timedelta64[us]"), values.astype("timedelta64[us]")))
+            return pl.Series(
+                np.where(values < np.timedelta64(0), -(-values).astype("timedelta64[us]"), values.astype("timedelta64[us]"))
+            )
     except ValueError:
         pass
     return objects(list(values))

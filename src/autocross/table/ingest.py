@@ -211,7 +211,7 @@ def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_ro
 
 def check_rows(features: pl.DataFrame, n_labels: int) -> None:
     """Check that the table can be learned from."""
+    if features.width == 0:  # first, because up to polars 1 a frame without columns has no rows
+        raise TableError("The table has no column beside the target: 0 feature(s). Give at least one feature column.")
     if features.height != n_labels:
         raise TableError(f"The table has {features.height} rows, but there are {n_labels} labels. Give one label a row.")
-    if features.width == 0:
-        raise TableError("The table has no column beside the target: 0 feature(s). Give at least one feature column.")

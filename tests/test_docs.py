@@ -18,6 +18,7 @@ import autocross
 from autocross import AutoCross, AutoCrossClassifier, WideDeepClassifier
 from autocross.errors import OptionError
 from autocross.options import DeepOptions, Options, all_options
+from torture import run as torture
 
 ROOT = Path(__file__).parents[1]
 OPTIONS_PAGE = (ROOT / "docs" / "options.md").read_text()
@@ -76,6 +77,12 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_page_on_reliability_tells_of_every_attack() -> None:
+    text = torture.PAGE.read_text()
+    assert all(text.count(mark) == 1 for mark in torture.MARKS)
+    assert [name for name in torture.PARTS if f"{name} |" not in text and f"{name}, " not in text] == []
 
 
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()

@@ -77,6 +77,8 @@ def sklearn_probability(one_hot: list[csr_matrix], label: np.ndarray, weight: np
     total = penalty.l1 + penalty.l2
     mixed = {"l1_ratio": penalty.l1 / total, "solver": "saga"} if penalty.l1 else {"solver": "newton-cholesky"}
     model = LogisticRegression(C=1 / total, tol=1e-10, max_iter=200_000, **mixed)
+    if penalty.l1 and getattr(model, "penalty", None) == "l2":  # before scikit-learn 1.8, the ratio alone did not say it
+        model.set_params(penalty="elasticnet")
     matrix = hstack(one_hot, format="csr")
     return model.fit(matrix, label, weight).predict_proba(matrix)[:, 1]
 

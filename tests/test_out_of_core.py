@@ -183,12 +183,18 @@ def test_errors_name_the_row_of_the_whole_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_parts")
-def test_a_part_without_weight_counts_nothing_and_a_network_needs_memory(tmp_path: Path) -> None:
+def test_a_part_without_weight_counts_nothing(tmp_path: Path) -> None:
     frame = people()
     frame = frame.with_columns(pl.when(pl.int_range(pl.len()) < 1500).then(0.0).otherwise(pl.col("weight")).alias("weight"))
     frame.write_parquet(tmp_path / "rows.parquet")
     ours, whole = fit(tmp_path / "rows.parquet", max_crosses=0), fit(frame, max_crosses=0)
     np.testing.assert_array_equal(ours.decision_function(frame), whole.decision_function(frame))
+
+
+@pytest.mark.usefixtures("in_parts")
+def test_a_network_needs_memory(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    people().write_parquet(tmp_path / "rows.parquet")
     with pytest.raises(AutoCrossError, match="Raise memory_limit"):
         WideDeepClassifier(quiet=True).fit(tmp_path / "rows.parquet", "bought")
 

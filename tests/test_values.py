@@ -162,7 +162,10 @@ def rows_of(columns: dict[str, list[Any]]) -> Rows:
 
 
 # What libraries raise where they have no type for some values.
-NO_TYPE = (TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError, pa.ArrowException, pl.exceptions.PolarsError)
+NO_TYPE = (
+    *(TypeError, ValueError, ArithmeticError, RuntimeError, AttributeError, pa.ArrowException),
+    *(pl.exceptions.PolarsError, pl.exceptions.PanicException),  # up to polars 1 it panics at rows with a day of the year 0
+)
 OF_OBJECTS = {"pandas objects": in_pandas_objects, "array": in_array, "polars objects": in_polars_objects}
 OF_TYPES = {"pandas": in_pandas, "polars": in_polars, "pyarrow": in_pyarrow}
 

@@ -577,6 +577,23 @@ def test_a_fit_to_values_that_cannot_be_read(name: str, library: str) -> None:
     assert model.predict_proba(odd(values, library)).shape == (60, 2)
 
 
+@pytest.mark.parametrize("beside", [[], [None], ["7"]], ids=["alone", "beside nothing", "beside a value"])
+@pytest.mark.parametrize("value", [["7"], ("7",), np.array(["7"]), np.array([7.0]), np.array(["2024-02-29"], "M8[D]")], ids=repr)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_list_of_one_value_is_no_value(name: str, value: Any, beside: list[Any], scorer: Scorer) -> None:
+    """Wherever it stands, it is refused in the same words, unless the column is multi-value."""
+    nothing: dict[str, list[Any]] = {other: [None] * (1 + len(beside)) for other in KINDS}
+    table, _ = in_pandas_objects({**nothing, name: [value, *beside]})
+    if KINDS[name].startswith("multivalue"):
+        assert scorer.score(table)[0] == scorer.score_one({name: value}) == scorer.score_one({name: value[0]})
+        return
+    told = f"Column '{name}' is {KINDS[name]}, but {{}} holds .*(7|2024).*\\. Give one value\\.$"
+    with pytest.raises(ColumnError, match=told.format("the row")):
+        scorer.score_one({name: value})
+    with pytest.raises(ColumnError, match=told.format("row 0")):
+        scorer.score(table)
+
+
 def test_a_declared_kind_reads_values_of_any_type() -> None:
     for values, kind in (
         ([1, "2.5", True], "numerical"),

@@ -23,7 +23,7 @@ from autocross.encoding.values import Interval
 from autocross.features import FIRST, MISSING, Field, FieldCodes, in_order, narrowest
 from autocross.table.columns import NumberColumn
 from autocross.table.schema import ColumnSchema
-from autocross.table.values import number_of, refused, shown
+from autocross.table.values import number_of, refused, shown, way_out_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -120,8 +120,8 @@ class Bins(ColumnEncoder):
         if type(value) is not float:
             try:
                 value = number_of(value)
-            except ValueError:
-                way_out = "Give a number, or None if it is missing."
+            except ValueError as error:
+                way_out = way_out_of(error, "Give a number, or None if it is missing.")
                 raise refused(self.column.name, "numerical", "the row", shown(value), way_out) from None
         return codes[-1] if value != value else codes[bisect_right(edges, value)]
 

@@ -20,7 +20,7 @@ from autocross.encoding.values import Part
 from autocross.features import FIRST, MISSING, RARE, TOGETHER, Field, FieldCodes, narrowest
 from autocross.table.columns import NO_TIME, TimeColumn
 from autocross.table.schema import ColumnSchema
-from autocross.table.values import TIME_WAY_OUT, moment_of, refused, shown
+from autocross.table.values import TIME_WAY_OUT, moment_of, refused, shown, way_out_of
 
 DAY = 86_400_000_000
 # The values that each part of the calendar may have. Years are bounded because moments are kept in microseconds.
@@ -120,8 +120,8 @@ class Calendar(ColumnEncoder):
         """The codes of one moment."""
         try:
             moment = moment_of(value)
-        except ValueError:
-            raise refused(self.column.name, "time", "the row", shown(value), TIME_WAY_OUT) from None
+        except ValueError as error:
+            raise refused(self.column.name, "time", "the row", shown(value), way_out_of(error, TIME_WAY_OUT)) from None
         if moment is None:
             return (MISSING,) * len(self.seen)
         parts = parts_of(moment)

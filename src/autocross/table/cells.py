@@ -12,6 +12,8 @@ from autocross.table.values import MIDNIGHT_1970, shown
 FIRST_DAY, LAST_DAY = ((end - MIDNIGHT_1970.date()).days for end in (date.min, date.max))
 A_DAY = {"ms": 86_400_000, "us": 86_400_000_000}  # no need of nanoseconds: in 64 bits they stay within Python's years
 
+MOST_ENTRIES = 5  # of a list that a message shows
+
 
 def limits(dtype: Any) -> tuple[int, int] | None:
     """The first and the last date or time, or the shortest and the longest duration, that Python can hold, in the type's unit.
@@ -46,6 +48,10 @@ def wall_clock(series: pl.Series) -> pl.Series:
 def cell(series: pl.Series, position: int) -> str:
     """One of the values, for a message."""
     alone = series[position : position + 1]
+    if isinstance(alone.dtype, (pl.List, pl.Array)):
+        entries = alone.cast(pl.List(alone.dtype.inner)).explode(empty_as_null=False)
+        first = [cell(entries, number) for number in range(min(len(entries), MOST_ENTRIES))]
+        return f"[{', '.join(first)}{', ...' if len(entries) > MOST_ENTRIES else ''}]"
     if beyond(alone) is None and beyond(alone := wall_clock(alone)) is None:
         return shown(alone[0])
     unit = "days" if alone.dtype == pl.Date else alone.dtype.time_unit  # type: ignore[attr-defined]

@@ -15,13 +15,14 @@ from autocross.table.cells import beyond, cell, wall_clock
 from autocross.table.columns import NO_TIME, Column, ListColumn, NumberColumn, Table, TextColumn, TimeColumn
 from autocross.table.dialect import WITH_COMMA
 from autocross.table.digest import Numbered, pieces
-from autocross.table.inference import columns_in_words, is_plain
+from autocross.table.inference import columns_in_words, is_plain, within
 from autocross.table.places import Places, missing
 from autocross.table.schema import ColumnSchema, Reading, Schema, Stored
 from autocross.table.values import (
     DURATION_WAY_OUT,
     ISO_MOMENT,
     MISSING_TEXTS,
+    SEVERAL_WAY_OUT,
     TIME_WAY_OUT,
     YEARS,
     ZONE,
@@ -31,6 +32,7 @@ from autocross.table.values import (
     refused,
     shown,
     stored_text,
+    way_out_of,
 )
 
 Rows = NDArray[np.int64]
@@ -92,7 +94,7 @@ def of_objects(series: pl.Series, column: ColumnSchema, rows: Rows | None = None
         try:
             values.append(read(value))
         except ValueError as error:
-            way_out = ways_out.get(column.reading, str(error))
+            way_out = way_out_of(error, ways_out.get(column.reading, str(error)))
             raise refused(series.name, column.kind, row_of(position, rows), shown(value), way_out) from None
     return pl.Series(series.name, values, dtype=dtype)
 
@@ -117,10 +119,12 @@ def first_refused(series: pl.Series, bad: pl.Series, rows: Rows | None, kind: st
     return refused(series.name, kind, row_of(position, rows), cell(series, position), way_out)
 
 
-def nothing_else(series: pl.Series, kind: str, way_out: str) -> pl.Series:
+def nothing_else(series: pl.Series, rows: Rows | None, kind: str, way_out: str) -> pl.Series:
     """Nulls in place of a column whose type cannot be read by its kind. This is allowed only if all values are missing."""
     gone = missing(series)
     if len(series) and (gone is None or not gone.all()):
+        if isinstance(series.dtype, (pl.List, pl.Array)) and is_plain(within(series.dtype)):
+            raise first_refused(series, series.is_not_null(), rows, kind, SEVERAL_WAY_OUT)
         raise ColumnError(f"Column {series.name!r} is {kind}, but the table holds {series.dtype} there. {way_out}")
     return pl.Series(series.name, [None] * len(series), dtype=pl.Null)
 
@@ -151,7 +155,7 @@ def numbers(series: pl.Series, rows: Rows | None = None, kind: str = "numerical"
             raise first_refused(series, bad, rows, kind, number_way_out(series.name, has_comma))
         series = parsed
     elif not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
-        series = nothing_else(series, kind, "Give numbers, or declare its kind anew and fit again.")
+        series = nothing_else(series, rows, kind, "Give numbers, or declare its kind anew and fit again.")
     return series.cast(pl.Float64).to_numpy()
 
 
@@ -182,7 +186,7 @@ def moments(series: pl.Series, rows: Rows | None = None, kind: str = "time") -> 
     elif series.dtype in (pl.Date, pl.Datetime):
         series = in_range(series, rows, kind, TIME_WAY_OUT)
     elif series.dtype != pl.Null:
-        series = nothing_else(series, kind, "Give dates or times, or text as 2024-12-31 23:59:59.")
+        series = nothing_else(series, rows, kind, "Give dates or times, or text as 2024-12-31 23:59:59.")
     micros = series.cast(pl.Datetime("us")).cast(pl.Int64).fill_null(int(NO_TIME))
     return micros.to_numpy()
 
@@ -212,7 +216,7 @@ def texts(
     if isinstance(series.dtype, (pl.Categorical, pl.Enum)):
         series = series.cast(pl.String)
     if not (is_plain(series.dtype) or series.dtype == pl.Binary):
-        series = nothing_else(series, kind, "Give one value a row.")
+        series = nothing_else(series, rows, kind, "Give one value a row.")
     if series.dtype == pl.String and stored == "text":  # texts are taken as they are
         return TextColumn(series, differ)
     way_out = DURATION_WAY_OUT if series.dtype == pl.Duration else f"Give times of the years {YEARS}."

@@ -46,6 +46,7 @@ MIDNIGHT_1970 = datetime(1970, 1, 1)
 YEARS = "0001 to 9999"  # those that Python's own dates have
 TIME_WAY_OUT = f"Write dates as 2024-12-31 and times as 2024-12-31 23:59:59, of the years {YEARS}."
 DURATION_WAY_OUT = f"Give durations in weeks or shorter units, of at most {timedelta.max.days:,} days."
+SEVERAL_WAY_OUT = "Give one value."
 
 WHOLE = re.compile(r"([+-]?)0*([0-9]+)")
 
@@ -53,6 +54,15 @@ NO_VALUE = ("NAType", "NaTType", "MaskedConstant")  # pandas' NA and NaT and Num
 AS_IT_IS = frozenset({type(None), bool, int, str, bytes, date, timedelta, list, tuple, set, frozenset, dict})
 FIXED_UNITS = {"W": "weeks", "D": "days", "h": "hours", "m": "minutes", "s": "seconds", "ms": "milliseconds", "us": "microseconds"}
 FINER_UNITS = ("ns", "ps", "fs", "as")
+
+
+class SeveralError(ValueError):
+    """Several values where there should be one. A list or an array of one value counts as several."""
+
+
+def way_out_of(error: ValueError, usual: str) -> str:
+    """What to give instead of a value that cannot be read."""
+    return str(error) if isinstance(error, SeveralError) else usual
 
 
 def refused(column: str, kind: str, place: str, value: str, way_out: str) -> ColumnError:
@@ -171,7 +181,7 @@ def text_of(value: Any) -> str | None:
     if isinstance(value, complex):
         raise ValueError("Give real and imaginary parts as two columns.")
     if is_several(value):
-        raise ValueError("Give one value.")
+        raise SeveralError(SEVERAL_WAY_OUT)
     return foreign_text(value)
 
 
@@ -286,7 +296,9 @@ def number_of(value: Any) -> float:
         return spelled_number(value)
     if isinstance(value, timedelta):
         return seconds_of(value)
-    if not (isinstance(value, (bytes, complex)) or is_several(value)):
+    if is_several(value):
+        raise SeveralError(SEVERAL_WAY_OUT)
+    if not isinstance(value, (bytes, complex)):
         with suppress(Exception):  # a foreign type may raise anything
             return as_float(value)
     raise ValueError(f"{shown(value)} is not a number")
@@ -339,4 +351,6 @@ def moment_of(value: Any) -> datetime | None:
         return datetime(value.year, value.month, value.day)
     if isinstance(value, time):
         return datetime.combine(MIDNIGHT_1970, value)
+    if is_several(value):
+        raise SeveralError(SEVERAL_WAY_OUT)
     raise ValueError(f"{shown(value)} is not a date or a time")

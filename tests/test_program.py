@@ -161,7 +161,8 @@ def at_moment(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize(
-    ("module", "times"), [("autocross.streams", 1), ("autocross.cli", 3), ("cyclopts", 1), ("autocross.options", 3)]
+    ("module", "times"),
+    [("autocross.interrupts", 2), ("autocross.streams", 1), ("autocross.cli", 3), ("cyclopts", 1), ("autocross.options", 3)],
 )
 def test_ctrl_c_while_the_program_starts(module: str, times: int, folder: Path, at_moment: str, tmp_path: Path) -> None:
     """From the first lines of its own on; what comes before is Python's."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from autocross import forks as _forks  # noqa: F401  it must be there before the first fork, to know what a child can do
 
 TYPE_CHECKING = False  # as type checkers understand it: typing takes longer to import than all that is needed here
@@ -44,6 +42,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'autocross' has no attribute {name!r}")
+    from importlib import import_module  # here, because Ctrl-C ends in a traceback until the program has imported this package
+
     return getattr(import_module(_HOMES[name]), name)
 
 

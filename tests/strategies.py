@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import uuid
+import warnings
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -119,9 +120,13 @@ class Stubborn:
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
+with warnings.catch_warnings():  # NumPy 2.5 warns that it will give them up
+    warnings.simplefilter("ignore", DeprecationWarning)
+    NO_MOMENT, NO_DURATION, FIVE_OF_NO_UNIT = np.datetime64("NaT"), np.timedelta64("NaT"), np.timedelta64(5)
+
 NOTHING: list[Any] = [
     None, float("nan"), np.float64("nan"), np.float32("nan"), np.float16("nan"), np.longdouble("nan"), Decimal("NaN"),
-    Decimal("-NaN7"), Decimal("sNaN"), pd.NA, pd.NaT, np.datetime64("NaT"), np.timedelta64("NaT"), np.timedelta64("NaT", "s"),
+    Decimal("-NaN7"), Decimal("sNaN"), pd.NA, pd.NaT, NO_MOMENT, NO_DURATION, np.timedelta64("NaT", "s"),
     np.ma.masked, np.array(np.nan), pa.scalar(None), "", "NA", "null", " NA ",
 ]  # fmt: skip
 WHOLE_NUMBERS: list[Any] = [
@@ -154,7 +159,7 @@ MOMENTS: list[Any] = [
 DURATIONS: list[Any] = [
     timedelta(0), timedelta(1), timedelta(microseconds=-1), timedelta.max, timedelta(days=365 * 300, microseconds=1),
     np.timedelta64(1, "W"), np.timedelta64(1, "D"), np.timedelta64(90, "m"), np.timedelta64(-1, "ns"), np.timedelta64(2**62, "s"),
-    np.timedelta64(2**60, "ms"), np.timedelta64(1, "Y"), np.timedelta64(5),
+    np.timedelta64(2**60, "ms"), np.timedelta64(1, "Y"), FIVE_OF_NO_UNIT,
     pd.Timedelta(1, "D"), pd.Timedelta(-1, "ns"), pd.Timedelta(1_500, "ns"),
 ]  # fmt: skip
 TEXTS: list[Any] = [

@@ -296,7 +296,7 @@ def test_a_path_that_leads_nowhere(model: Path, tmp_path: Path, refused: Refused
     )
     models = {
         "": no_file,
-        "a\0b": "Cannot read {!r}: embedded null byte. Check the path.",
+        "a\0b": "Cannot read {!r}: ",  # then Python's own words, which change with its versions
         "m" * 5000: "Cannot read {!r}: File name too long. Check the path.",
         str(tmp_path / "pipe.csv"): not_ordinary,
         "/dev/null": not_ordinary,

@@ -40,6 +40,7 @@ from strategies import (
     BERLIN,
     DURATIONS,
     MOMENTS,
+    NO_MOMENT,
     NOTHING,
     NUMBERS,
     REFUSED,
@@ -319,7 +320,7 @@ def test_a_column_without_any_value_is_missing_whatever_its_type(name: str, dtyp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nothing", [float("nan"), np.float32("nan"), Decimal("NaN"), pd.NaT, pd.NA, np.datetime64("NaT"), "NA"])
+@pytest.mark.parametrize("nothing", [float("nan"), np.float32("nan"), Decimal("NaN"), pd.NaT, pd.NA, NO_MOMENT, "NA"])
 @pytest.mark.parametrize("name", KINDS)
 def test_a_column_of_nothing_but_one_sign_for_missing(name: str, nothing: Any, scorer: Scorer) -> None:
     others = {other: [None, None] for other in KINDS}
@@ -523,7 +524,7 @@ READ: dict[str, tuple[list[Any], str]] = {
     "long doubles": ([np.longdouble("1e400"), np.longdouble("0.1"), np.longdouble("nan")], "numerical"),
     "integers beyond any type": ([HUGE, 7, -HUGE], "categorical"),
     "half a surrogate pair": (["\ud800", "a", "b\udfff"], "categorical"),
-    "moments of NumPy": ([np.datetime64("2024-02-29"), np.datetime64("2023-01-01T08", "ns"), np.datetime64("NaT")], "time"),
+    "moments of NumPy": ([np.datetime64("2024-02-29"), np.datetime64("2023-01-01T08", "ns"), NO_MOMENT], "time"),
     "durations of NumPy": ([np.timedelta64(90, "m"), np.timedelta64(1, "W"), timedelta(1)], "numerical"),
     "wall clocks in several zones": ([datetime(2024, 2, 29, 8, tzinfo=BERLIN), datetime(2024, 2, 28, 8, tzinfo=UTC)], "time"),
     "members of an enumeration": ([Colour.RED, Colour.BLUE], "categorical"),

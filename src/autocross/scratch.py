@@ -97,7 +97,7 @@ class Scratch:
                 f"Cannot keep the codes of the rows in the temporary folder {self.folder!r}: {error.strerror}. "
                 f"They take some {in_words(max(self.needed, self.end + n_bytes))} there{left}. "
                 "Set TMPDIR to a folder with more room, or raise memory_limit so that the rows are kept in memory."
-            ) from error
+            ) from error.with_traceback(None)  # from Python 3.12 on its traceback would hold itself, and with it what is mapped
 
 
 class Room:

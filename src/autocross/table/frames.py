@@ -179,7 +179,7 @@ def from_durations(values: NDArray[np.timedelta64]) -> pl.Series:
     try:
         if all(abs(plain(end)) <= LONGEST for end in ends(values)):
             return pl.Series(
-                np.where(values < np.timedelta64(0), -(-values).astype("timedelta64[us]"), values.astype("timedelta64[us]"))
+                np.where(values.astype(np.int64) < 0, -(-values).astype("timedelta64[us]"), values.astype("timedelta64[us]"))
             )
     except ValueError:
         pass

@@ -114,9 +114,7 @@ def n_values(name: str, source: Path | BytesIO, n_bytes: int | None = None) -> i
 def bytes_of(source: Path | BytesIO) -> Bytes:
     """The file as an array. Only the parts that are looked at are read from disk."""
     if isinstance(source, BytesIO):
-        data = np.frombuffer(source.getbuffer(), np.uint8)
-        data.flags.writeable = False
-        return data
+        return np.frombuffer(source.getvalue(), np.uint8)  # no copy, and no view of the stream, at which Python 3.12.1 may crash
     with source.open("rb") as stream:
         if source.stat().st_size == 0:
             raise Damaged("it is empty")
@@ -236,7 +234,7 @@ print("survived")
 
 def rehearse(source: Path | BytesIO, first_row: int, n_rows: int | None) -> None:
     """Read these rows in another process, which may crash. It has a session of its own, so that Ctrl-C does not reach it."""
-    content = source.getbuffer() if isinstance(source, BytesIO) else b""
+    content = source.getvalue() if isinstance(source, BytesIO) else b""
     arguments = ["" if isinstance(source, BytesIO) else str(source), str(first_row), str(-1 if n_rows is None else n_rows)]
     command = [sys.executable, "-c", REHEARSAL, *arguments]
     done = subprocess.run(command, input=content, capture_output=True, start_new_session=True, check=False)

@@ -25,6 +25,64 @@ void count_ragged(RAGGED, const uint8_t *restrict fold, int64_t *restrict counts
                 if (k != fold[row]) counts[codes[at] * n_models + k]++;
 }
 
+void tally(
+    CODES, const uint32_t *restrict bucket, const uint8_t *restrict fold, const uint8_t *restrict label, int64_t n_buckets,
+    int64_t *restrict counts, int64_t n_rows, int64_t n_columns
+) {
+    for (int64_t row = 0; row < n_rows; row++) {
+        int64_t *own = counts + codes[row] * n_columns * 2;
+        own[2 * bucket[row]]++;
+        own[2 * bucket[row] + 1] += label[row];
+        if (fold[row] < n_columns - n_buckets) {
+            own[2 * (n_buckets + fold[row])]++;
+            own[2 * (n_buckets + fold[row]) + 1] += label[row];
+        }
+    }
+}
+
+static inline int64_t n_below(const double *restrict edges, int64_t n_edges, double value) {
+    int64_t low = 0, high = n_edges;
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (edges[middle] < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void cut(
+    CODES, const uint32_t *restrict column, const int64_t *restrict counts, const double *restrict odds_edges,
+    const double *restrict row_edges, double up, double down, int64_t first, uint8_t *restrict cuts, int64_t n_rows, int64_t n_columns,
+    int64_t n_odds, int64_t n_row_edges
+) {
+    for (int64_t row = 0; row < n_rows; row++) {
+        const int64_t *own = counts + (codes[row] * n_columns + column[row]) * 2;
+        cuts[row] = first + n_below(odds_edges, n_odds, (own[1] + up) / (own[0] - own[1] + down));
+        cuts[n_rows + row] = first + n_below(row_edges, n_row_edges, own[0]);
+    }
+}
+
+void before(int64_t *restrict counts, int64_t n_codes, int64_t n_buckets) {
+    for (int64_t code = 0; code < n_codes; code++) {
+        int64_t rows = 0, positives = 0;
+        for (int64_t bucket = 0; bucket < n_buckets; bucket++) {
+            int64_t *own = counts + (code * n_buckets + bucket) * 2, mine = own[0], up = own[1];
+            own[0] = rows, own[1] = positives;
+            rows += mine, positives += up;
+        }
+    }
+}
+
+void scale_judged(
+    CODES, const CODE *restrict judged, const uint8_t *restrict fold, const double *restrict factor, double *restrict odds,
+    int64_t n_rows, int64_t n_models
+) {
+    for (int64_t row = 0; row < n_rows; row++)
+        for (int64_t k = 0; k < n_models; k++) odds[row * n_models + k] *= factor[(k == fold[row] ? judged : codes)[row] * n_models + k];
+}
+
 static inline void add_row(int64_t *restrict sums, const double *restrict odds, double scaled, double y, int64_t fold, int64_t n_models) {
     for (int64_t k = 0; k < n_models; k++) {
         if (k == fold) continue;

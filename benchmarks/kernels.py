@@ -29,8 +29,9 @@ from scipy.linalg import solve_banded
 from scipy.sparse import csr_array
 from sections import machine, stamp_now, table, write_section
 
-from autocross import kernels
+from autocross import kernels, statistic
 from autocross.encoding.discretize import Search
+from autocross.features import FIRST
 from autocross.folds import ALL
 from autocross.kernels import lookup
 from autocross.kernels.steps import FARTHEST
@@ -252,7 +253,7 @@ class Case:
     @property
     def out(self) -> Array:
         """The argument that is written to."""
-        return np.asarray(self.args[0 if self.kernel in ("tie", "centre") else -1])
+        return np.asarray(self.args[0 if self.kernel in ("tie", "centre", "before") else -1])
 
 
 def row_cases(rows: Rows, factors: Array) -> dict[str, Case]:
@@ -280,9 +281,57 @@ def row_cases(rows: Rows, factors: Array) -> dict[str, Case]:
         Case("total_loss", (*known, rows.odds, UNIT, totals), sizes, lambda: numpy_total_loss(rows, totals)),
         Case("row_losses", alone, sizes[:1], partial(numpy_row_losses, *alone)),
     ]
+    if rows.starts is None:
+        cases += statistic_cases(rows, factor)
     return {
         case.kernel: case for case in cases if case.kernel not in WITHOUT_CODES or (rows.starts is None and rows.n_codes == FEW)
     }
+
+
+def statistic_cases(rows: Rows, factor: Array) -> list[Case]:
+    """The kernels that count the rows of values, make codes of the counts, and scale odds by these."""
+    rng = np.random.default_rng(6)
+    n_rows, n_folds, odds = len(rows.label), rows.n_models, rows.odds.copy()
+    bucket = rng.integers(0, statistic.N_BUCKETS, n_rows).astype(np.uint32)
+    judged = rng.permutation(rows.codes)
+    tallied = np.zeros((rows.n_codes, statistic.N_BUCKETS + n_folds, 2), np.int64)
+    counts = rng.integers(0, 1000, (rows.n_codes, statistic.N_BUCKETS, 2))
+    counts[:, :, 1] //= 1 + rng.integers(0, 5, counts.shape[:2])
+    counts = np.sort(counts, axis=2)[:, :, ::-1].copy()
+    sums, cuts, edges = counts.copy(), np.zeros((2, n_rows), np.uint8), (np.exp(statistic.RATE_EDGES), statistic.COUNT_EDGES)
+
+    def numpy_tally() -> None:
+        for place, inside in ((bucket, np.ones(n_rows, np.bool_)), (statistic.N_BUCKETS + rows.fold, rows.fold < n_folds)):
+            cell = rows.codes[inside].astype(np.int64) * tallied.shape[1] + place[inside]
+            for number, weight in enumerate((np.ones(n_rows), rows.label)):
+                found = np.bincount(cell, weight[inside], rows.n_codes * tallied.shape[1])
+                tallied[:, :, number] += found.reshape(tallied.shape[:2]).astype(np.int64)
+
+    def numpy_cut() -> None:
+        mine = counts[rows.codes, bucket]
+        cuts[0] = FIRST + np.searchsorted(edges[0], (mine[:, 1] + 1.5) / (mine[:, 0] - mine[:, 1] + 1.5))
+        cuts[1] = FIRST + np.searchsorted(edges[1], mine[:, 0])
+
+    def numpy_before() -> None:
+        sums[:] = np.cumsum(sums, axis=1) - sums
+
+    def numpy_scale_judged() -> None:
+        own = rows.fold[:, None] == np.arange(n_folds)
+        odds[:] *= np.where(own, factor[judged], factor[rows.codes])
+
+    sizes = (statistic.N_BUCKETS, *map(len, edges))
+    judging = Case("scale_judged", (rows.codes, judged, rows.fold, factor, odds), (n_rows, n_folds), numpy_scale_judged)
+    return [
+        *([judging] if n_folds > 1 else []),
+        Case(
+            "tally",
+            (rows.codes, bucket, rows.fold, rows.label, statistic.N_BUCKETS, tallied),
+            (n_rows, tallied.shape[1]),
+            numpy_tally,
+        ),
+        Case("cut", (rows.codes, bucket, counts, *edges, 1.5, 1.5, FIRST, cuts), (n_rows, *sizes), numpy_cut),
+        Case("before", (sums,), counts.shape[:2], numpy_before),
+    ]
 
 
 def code_cases(codes: Codes) -> list[Case]:

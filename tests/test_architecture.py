@@ -19,7 +19,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "autocross"
 FLOORS = [
     {"errors", "checks", "hashing", "options", "features", "events", "interrupts", "scratch", "forks", "memory", "streams"},
     {"kernels", "engines", "crossing"},
-    {"table", "observers"},
+    {"table", "observers", "statistic"},
     {"encoding"},
     {"folds"},
     {"blocks"},

@@ -119,7 +119,7 @@ def test_a_bundle_with_seconds_still_loads(classifier: AutoCrossClassifier, save
 def test_the_bundle_is_safetensors_with_a_json_manifest(saved_model: Path) -> None:
     with safe_open(str(saved_model), framework="numpy") as stored:
         manifest = json.loads(stored.metadata()["autocross"])
-    assert manifest["format"] == 1
+    assert manifest["format"] == 4
     assert [column["name"] for column in manifest["schema"]] == ["age", "born", "job", "member", "rooms", "tags"]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from autocross import load
 from autocross.cli import run
+from autocross.producer.features import Features
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_transform_writes_readable_columns(saved_model: Path, data: Path, people
     out = tmp_path / "features.parquet"
     assert run(["transform", str(saved_model), str(data), "-o", str(out)]) == 0
     features = pl.read_parquet(out)
-    assert features.columns == load(saved_model).model.producer.names
+    assert features.columns == Features(load(saved_model).model).names
     assert features["job"].to_list() == people["job"].fill_null("(missing)").to_list()
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,10 +28,12 @@ from autocross.interrupts import Interrupt
 from autocross.options import Options
 from autocross.producer import bundle
 from autocross.producer.model import Model
-from autocross.search import policy
+from autocross.search import policy, statistics
+from autocross.search.policy import AUTO
 from autocross.table.source import InMemory, Part
 from conftest import Steer, steered
 from costly_misses import COSTLY_MISSES
+from test_statistics import ids
 
 pytest.importorskip("ray", reason="Ray is not installed")
 with warnings.catch_warnings():
@@ -153,6 +156,29 @@ def test_any_number_of_workers_gives_the_answer_of_threads(
     last = ours.counted()[-1]
     assert (last.workers, last.blocks, last.lost) == ((2, 4, 0) if n_workers is None else (n_workers, n_workers, 0))
     assert last.moved > 0
+
+
+@pytest.mark.parametrize("evaluation", ["kfold", "holdout"])
+def test_statistics_are_the_same_even_if_a_worker_is_lost(
+    nodes: Cluster, fit: Callable[..., Fit], monkeypatch: pytest.MonkeyPatch, evaluation: str
+) -> None:
+    frame = ids(1500)
+    rows = InMemory(Part(frame.drop("granted"), frame["granted"].to_numpy(), np.ones(frame.height, np.float32)), "granted")
+    threads = fit(engine="threads", max_crosses=None, evaluation=evaluation)
+    ours = fit(max_crosses=None, evaluation=evaluation)
+    assert AUTO.statistics is not None
+    certain = replace(AUTO.statistics.trial, first_errors=None, errors=None, lift=-1.0)
+    monkeypatch.setattr(policy, "AUTO", replace(AUTO, statistics=replace(AUTO.statistics, trial=certain)))
+
+    def lose_one(event: Event) -> None:
+        if isinstance(event, PhaseStarted) and event.phase in (statistics.PHASE, "fitting all rows"):
+            ours.kill(0)
+
+    ours.at = lose_one
+    found = ours.run(rows)
+    assert any(cross.kind == "statistic" for cross in found.about.crosses)
+    same(found, threads.run(rows))
+    assert ours.engine.lost == 2
 
 
 @pytest.fixture

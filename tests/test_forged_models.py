@@ -20,6 +20,7 @@ from autocross import AutoCrossClassifier, load
 from autocross.errors import AutoCrossError, BundleError
 from autocross.producer import bundle
 from autocross.producer.deep import DeepPart
+from autocross.producer.features import Features
 from autocross.producer.model import Model, Producer
 from autocross.producer.words import in_words, summary
 from autocross.serving.scorer import Scorer
@@ -232,7 +233,7 @@ def check(scorer: Scorer, tables: list[pl.DataFrame]) -> None:
     found = summary(scorer.model)
     json.dumps(found, allow_nan=False)
     in_words(found).encode()
-    scorer.model.producer.value_names()
+    Features(scorer.model).value_names()
 
 
 def tally(source: Path, people: pl.DataFrame, seeds: range, path: Path) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,11 @@ from autocross.interrupts import Interrupt
 from autocross.models import logistic
 from autocross.options import Options
 from autocross.producer.model import Model
-from autocross.search import coding, fieldwise, judging
+from autocross.search import coding, fieldwise, judging, statistics
+from autocross.search.policy import AUTO
 from autocross.table.source import InMemory, Part
 from conftest import Steer
+from test_statistics import ids
 
 MOST_CALLS = 100_000  # far more than any fit here makes
 pytestmark = pytest.mark.slow
@@ -126,7 +129,7 @@ def bytes_of(part: Any) -> bytes:
     if isinstance(part, dict):
         return b"".join(repr(name).encode() + bytes_of(part[name]) for name in sorted(part))
     if isinstance(part, FieldCodes):
-        return bytes_of([part.codes, part.starts])
+        return bytes_of([part.codes, part.starts, part.judged])
     if isinstance(part, (list, tuple)):
         return b"".join(map(bytes_of, part))
     return b"" if part is None else repr((part.shape, part.dtype)).encode() + np.ascontiguousarray(part).tobytes()
@@ -145,7 +148,8 @@ def spoiled(block: Block, kept: set[str]) -> Block:
         copy.trials = [FieldCodes(np.zeros_like(coded.codes), coded.starts) for coded in copy.trials]
     for cross, coded in copy.codes.items():
         if len(cross) > 1 and codes_of(cross) not in kept:
-            copy.codes[cross] = FieldCodes(np.zeros_like(coded.codes), coded.starts)
+            judged = None if coded.judged is None else np.zeros_like(coded.judged)
+            copy.codes[cross] = FieldCodes(np.zeros_like(coded.codes), coded.starts, judged)
     return copy
 
 
@@ -181,7 +185,11 @@ class Watchful(SerialEngine):
 
 
 def watched(people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch, steer: Steer) -> Model:
-    """A fit in which every task that changes blocks takes part."""
+    """Two fits in which every task that changes blocks takes part."""
+    assert AUTO.statistics is not None
+    certain = replace(AUTO.statistics.trial, first_errors=None, errors=None, lift=-1.0)
+    steer(first_errors=9.0, errors=9.0, groups=(), statistics=replace(AUTO.statistics, trial=certain, most=2, many_values=2))
+    assert fitted(ids(400).rename({"granted": "bought"}), Watchful(), monkeypatch).share > 0
     steer(first_errors=-9.0, errors=-9.0)  # crosses are accepted
     monkeypatch.setattr("autocross.fitting.tune.TUNING_ROWS", 300)  # blocks are made narrow, and wide again
     return fitted(people.drop("tags"), Watchful(), monkeypatch, max_crosses=2, penalty="shared", beam_width=2)
@@ -189,7 +197,7 @@ def watched(people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch, steer: Steer)
 
 def marked() -> list[Callable[..., Any]]:
     """All tasks with a mark."""
-    modules = [blocks, coding, fieldwise, judging, logistic, reading]
+    modules = [blocks, coding, fieldwise, judging, logistic, reading, statistics]
     return [
         task
         for module in modules

@@ -21,6 +21,7 @@ from autocross.encoding.plan import EncodingPlan, tallied
 from autocross.encoding.values import Missing, Part, Rare
 from autocross.errors import BundleError, ColumnError, OptionError
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, narrowest
+from autocross.producer.features import Features
 from autocross.table import schema
 from autocross.table.columns import TextColumn
 from autocross.table.schema import ColumnSchema
@@ -146,7 +147,8 @@ def test_values_words_and_transformed_rows(tmp_path: Path, capsys: pytest.Captur
     model = AutoCross(quiet=True, types={"note": "length"}).fit(rows.drop("label"), rows["label"])
     producer = model.model_.producer
     assert [producer.value(0, code) for code in range(3)] == [Missing(), Rare(), Part("length", 5)]
-    assert producer.value_names()[:4] == ["note.length=(missing)", "note.length=(rare)", "note.length=5", "note.length=6"]
+    names = Features(model.model_).value_names()
+    assert names[:4] == ["note.length=(missing)", "note.length=(rare)", "note.length=5", "note.length=6"]
     frame = pl.DataFrame(model.transform(rows.drop("label"), output="frame"))
     expected = ["(missing)" if text is None else str(len(text)) for text in rows["note"]]
     assert frame["note.length"].to_list() == expected

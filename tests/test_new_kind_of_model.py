@@ -113,5 +113,5 @@ def test_who_does_not_know_the_kind_refuses_the_file(people: pl.DataFrame, tmp_p
         bundle.save(replace(model, additions=(Shift(0.5),)), tmp_path / "model.acx")
     finally:
         del kinds.KINDS[Shift.key]
-    with pytest.raises(BundleError, match="its format does not fit its parts"):
+    with pytest.raises(BundleError, match="a part 'shift', which this version of autocross does not know"):
         load(tmp_path / "model.acx")

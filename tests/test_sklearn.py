@@ -29,6 +29,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 from autocross import AutoCross, AutoCrossClassifier, load
 from autocross.errors import LabelError, OptionError, TableError
 from autocross.options import all_options
+from autocross.producer.features import Features
 
 CLASSES = (AutoCross, AutoCrossClassifier)
 
@@ -220,7 +221,7 @@ def test_an_unfitted_estimator_survives_pickle() -> None:
 
 
 def sizes(cross: AutoCross) -> list[int]:
-    return [field.n_codes for field in cross.model_.producer.fields]
+    return [field.n_codes for field in Features(cross.model_).fields]
 
 
 def test_csr_has_one_1_for_each_field(cross: AutoCross, X: pl.DataFrame) -> None:
@@ -278,7 +279,7 @@ def test_set_output(library: str, kind: type, as_frame: Any, X: pl.DataFrame, y:
     cross = make_cross().set_output(transform=library)
     frame = cross.fit_transform(rows, y)
     assert isinstance(frame, kind)
-    assert list(frame.columns) == cross.get_feature_names_out().tolist() == cross.model_.producer.names
+    assert list(frame.columns) == cross.get_feature_names_out().tolist() == Features(cross.model_).names
     assert set(frame["job"]) == {"cook", "nurse", "clerk", "pilot", "(missing)"}
     codes = cross.transform(rows, output="codes")
     assert isinstance(codes, kind)
@@ -487,7 +488,7 @@ def test_refit_learns_new_weights_for_the_same_fields(classifier: AutoCrossClass
     other = copy.deepcopy(classifier)
     assert other.refit(X, 1 - y) is other
     assert other.model_.producer.names == classifier.model_.producer.names
-    assert other.model_.producer.value_names() == classifier.model_.producer.value_names()
+    assert Features(other.model_).value_names() == Features(classifier.model_).value_names()
     assert other.model_.penalties == classifier.model_.penalties
     np.testing.assert_allclose(other.predict_proba(X)[:, 0], classifier.predict_proba(X)[:, 1], atol=1e-2)
     row = X.row(0, named=True)

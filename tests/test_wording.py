@@ -19,6 +19,7 @@ from autocross.encoding.timestamps import Calendar
 from autocross.encoding.values import Hash, Hashed, Interval, Missing, Part, Rare, Text
 from autocross.encoding.vocabulary import Vocabulary
 from autocross.features import FIRST
+from autocross.producer.features import Features
 from autocross.producer.wording import words
 from autocross.table.columns import NumberColumn
 from autocross.table.schema import ColumnSchema
@@ -143,6 +144,6 @@ def test_neighbouring_bins_of_large_numbers_stay_apart_in_a_frame(tmp_path: Path
     shown = frame["account [values]"].unique().to_list()
     assert sorted(shown) == sorted(["below 1234560.5", *map(str, range(1_234_561, 1_234_599)), "1234598.5 or more"])
     model.save(tmp_path / "model.acx")
-    names = load(tmp_path / "model.acx").model.producer.value_names()
+    names = Features(load(tmp_path / "model.acx").model).value_names()
     assert len(set(names)) == len(names)
-    assert names == model.model_.producer.value_names()
+    assert names == Features(model.model_).value_names()

@@ -36,6 +36,7 @@ def crosses(model: AutoCrossClassifier) -> None:
 def transformer(X: object, y: object) -> None:
     features = assert_type(AutoCross(max_order=3).fit(X, y), AutoCross)
     assert_type(features.transform(X, output="codes"), NDArray[Any])
+    assert_type(features.fit_transform(X, y, output="codes"), NDArray[Any])
     assert_type(features.get_feature_names_out(), NDArray[Any])
     assert_type(features.crosses_, tuple[FoundCross, ...])
 

@@ -22,8 +22,9 @@ from autocross.folds import FoldPlan
 from autocross.hashing import mix
 from autocross.scratch import Scratch, Stored
 
-Cross = tuple[int, ...]  # sorted fields; one field is order 1, none is the intercept
+Cross = tuple[int, ...]  # sorted fields; one field is order 1, none is the intercept; those of a statistic follow RATE or COUNT
 INTERCEPT: Cross = ()
+RATE, COUNT = -1, -2  # what a statistic tells about the values of its fields: how many rows were positive, and how many there were
 
 
 def stem_key(number: int) -> Cross:
@@ -146,6 +147,11 @@ def codes_of(cross: Cross) -> str:
     return f"codes {cross}"
 
 
+def places(seed: int, row: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """The places of rows in the shuffle, by their numbers in the table."""
+    return (mix(seed, row) >> np.uint64(32)).astype(np.uint32)
+
+
 class BlockWriter:
     """Collects codes part by part, and then makes shuffled blocks of them. With a scratch file the codes are kept there.
 
@@ -218,8 +224,8 @@ class BlockWriter:
             codes |= {stem_key(number): parts[part] for number, parts in enumerate(coded)}
             row = self.first_row + block_rows
             own_cluster = None if cluster is None else cluster[row]
-            place = (mix(self.seed, row) >> np.uint64(32)).astype(np.uint32)
-            rest = (label[block_rows], weight[block_rows], plan.of(row, own_cluster), row, place, self.n_all, own_cluster)
+            places_here = places(self.seed, row)
+            rest = (label[block_rows], weight[block_rows], plan.of(row, own_cluster), row, places_here, self.n_all, own_cluster)
             blocks.append(Block(codes, *rest, scratch=self.scratch))
         return blocks
 

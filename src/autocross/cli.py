@@ -241,17 +241,19 @@ def transform(
     force: Force = False,
     options: FileFlags = FILE_DEFAULTS,
 ) -> None:
-    """Write the fields and crosses of every row, as columns of readable values or of integer codes."""
+    """Write the fields, crosses and statistics of every row, as columns of readable values or of integer codes."""
     import polars as pl
 
     from autocross.producer import bundle
+    from autocross.producer.features import Features
     from autocross.table.coerce import typed
     from autocross.table.outputs import FEATURES, check_output
 
     path = None if output is None else check_output(output, FEATURES, force, [model, data])
-    producer = (stored := bundle.read(model)).producer
-    coded = producer.codes(typed(rows_of(stored, data, options), producer.encoder.schema))
-    deliver(pl.DataFrame(producer.code_columns(coded) if codes else producer.readable(coded)), path)
+    stored = bundle.read(model)
+    features = Features(stored)
+    coded = features.codes(typed(rows_of(stored, data, options), stored.producer.encoder.schema))
+    deliver(pl.DataFrame(features.code_columns(coded) if codes else features.readable(coded)), path)
 
 
 @app.command

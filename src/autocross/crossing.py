@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ Ints = NDArray[np.int64]
 MODULUS = (1 << 40) - 87  # a prime; its product with any number of codes below 2^23 fits into 63 bits
 DENSE = 1 << 22  # a cross with no more possible keys than this may have a table of all of them
 MOST_ENTRIES = 64  # combinations of a row that count in a cross of multi-value fields
+
+Kind = Literal["cross", "statistic"]
+STATISTIC = -3  # stands before the fields of a statistic, where crosses are told apart by their fields
 
 
 def cross_key(codes: Sequence[Any], sizes: Sequence[int]) -> Any:
@@ -125,13 +128,23 @@ def values_of(keys: Ints, sizes: Sequence[int]) -> NDArray[np.uint32]:
 @dataclass(frozen=True)
 class CrossCoder:
     """The codes of one cross. ``values`` (n_values, order) has, for each combination with a code of its own, the codes of the
-    fields."""
+    fields.
+
+    ``kind`` says what the weights of these codes were learned from: each code on its own in a cross, or in a statistic what is
+    known about its rows (`autocross.statistic`).
+    """
 
     fields: tuple[int, ...]
     sizes: tuple[int, ...]
     values: NDArray[np.uint32]
     n_buckets: int = 0
     width: int = 1
+    kind: Kind = "cross"
+
+    @property
+    def term(self) -> tuple[int, ...]:
+        """What tells this term from all others: its fields, and for a statistic a mark before them."""
+        return self.fields if self.kind == "cross" else (STATISTIC, *self.fields)
 
     @cached_property
     def keys(self) -> Ints:
@@ -149,8 +162,10 @@ class CrossCoder:
 
     def field(self, parts: Sequence[Field]) -> Field:
         """The cross as a field, named after its parts."""
-        names, columns = " x ".join(part.name for part in parts), " x ".join(part.column for part in parts)
-        return Field(names, columns, self.n_codes, shares_rare=True, width=self.width, chain=self.chain(parts))
+        name, columns = " x ".join(part.name for part in parts), " x ".join(part.column for part in parts)
+        if self.kind == "statistic":
+            return Field(f"{name} [statistic]", columns, self.n_codes, shares_rare=False)
+        return Field(name, columns, self.n_codes, shares_rare=True, width=self.width, chain=self.chain(parts))
 
     def chain(self, parts: Sequence[Field]) -> Chain | None:
         """The chain of the cross: values that differ only along the axis are neighbours."""

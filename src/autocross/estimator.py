@@ -30,11 +30,13 @@ from autocross.observers.journal import Journal
 from autocross.observers.progress import DISPLAY, display
 from autocross.options import OptionList, Options, documented, values_of
 from autocross.producer import bundle
+from autocross.producer.features import Features, Learned
 from autocross.producer.model import Model
 from autocross.serving.scorer import Explanation, Scorer
 from autocross.table.coerce import typed
 from autocross.table.frames import to_polars
-from autocross.table.ingest import part_of, source_of, unlabelled
+from autocross.table.ingest import part_of, rows_of_fit, source_of, unlabelled
+from autocross.table.labels import match_labels
 from autocross.table.outputs import Kind, keep_apart
 
 Output = Literal["csr", "codes", "frame"]
@@ -148,16 +150,42 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
         The default is csr, or a frame after ``set_output(transform="pandas")`` or ``"polars"``.
         """
         rows = self._rows(X)
-        producer = self.model_.producer
-        codes = producer.codes(typed(to_polars(rows), producer.encoder.schema))
+        return self._features(X, to_polars(rows), output)
+
+    @overload
+    def fit_transform(self, X: Any, y: Any, sample_weight: Any = None, *, output: Literal["codes"]) -> NDArray[Any]: ...
+
+    @overload
+    def fit_transform(self, X: Any, y: Any, sample_weight: Any = None, output: Literal["csr", "frame"] | None = None) -> Any: ...
+
+    def fit_transform(self, X: Any, y: Any, sample_weight: Any = None, output: Output | None = None) -> Any:
+        """Find the features, and return those of the same rows, to train another model on.
+
+        This is ``fit``, then ``transform``, with one exception. A row's statistics of values come from the rows before it in a
+        random order, as they did in the fit, because those of all rows know its label. Whatever is trained on the latter trusts
+        statistics too much.
+        """
+        self.fit(X, y, sample_weight)
+        rows = self._rows(X)
+        if not self.model_.producer.statistics:
+            return self._features(X, to_polars(rows), output)
+        schema, options = self.model_.producer.encoder.schema, self._options()
+        frame, values, number, target = rows_of_fit(rows, checked_labels(y), sample_weight, schema, options)
+        label = match_labels(values, target, self.model_.about.classes)
+        return self._features(X, frame, output, Learned.of(label, number, options.random_state or 0))
+
+    def _features(self, X: Any, frame: pl.DataFrame, output: Output | None, learned: Learned | None = None) -> Any:
+        """The features of the rows of ``X``, which are in ``frame``, in the form that is asked for."""
+        features = Features(self.model_)
+        codes = features.codes(typed(frame, self.model_.producer.encoder.schema), learned)
         output = output or ("frame" if self._wants_frame() else "csr")
         if output == "csr":
-            return one_hot(codes, [field.n_codes for field in producer.fields])
+            return one_hot(codes, [field.n_codes for field in features.fields])
         if output == "codes":
-            return np.stack(list(producer.code_columns(codes).values()), axis=1)
+            return np.stack(list(features.code_columns(codes).values()), axis=1)
         if output != "frame":
             raise OptionError(f"output={output!r} is unknown. Choose one of: csr, codes, frame.")
-        return in_style_of(X, pl.DataFrame(producer.readable(codes)), self._wants_frame())
+        return in_style_of(X, pl.DataFrame(features.readable(codes)), self._wants_frame())
 
     def _wants_frame(self) -> str | None:
         """The frame library that set_output asks for, here or for all of scikit-learn, or None."""
@@ -170,8 +198,8 @@ class AutoCross(TransformerMixin, _Fitted):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         if input_features is not None:
             self._check_input_features(list(input_features))
-        producer = self.model_.producer
-        return np.array(producer.names if self._wants_frame() else producer.value_names(), dtype=object)
+        features = Features(self.model_)
+        return np.array(features.names if self._wants_frame() else features.value_names(), dtype=object)
 
     def _check_input_features(self, names: list[Any]) -> None:
         if len(names) != self.n_features_in_:

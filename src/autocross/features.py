@@ -90,17 +90,24 @@ class Field:
     part: str = ""
     chain: Chain | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def is_category(self) -> bool:
+        """Whether the codes are categories, and every row has one of them."""
+        return self.chain is None and self.width == 1 and not self.part
+
 
 @dataclass(frozen=True)
 class FieldCodes:
     """The codes of a field in some rows.
 
-    ``starts`` is given only if a row may hold any number of codes: row r then holds ``codes[starts[r]:starts[r + 1]]``. Both are
+    ``starts`` is given only if a row may hold any number of codes: row r then holds ``codes[starts[r]:starts[r + 1]]``. ``judged``
+    is given only if rows have other codes where they judge than where they are learned from, as those of a statistic do. All are
     NumPy arrays, or `Stored` arrays of a `Scratch`, which can be cut but must be `read` before anything else is done with them.
     """
 
     codes: Any
     starts: Any = None
+    judged: Any = None
 
     @property
     def n_rows(self) -> int:
@@ -115,18 +122,18 @@ class FieldCodes:
     def between(self, first: int, last: int) -> FieldCodes:
         """The codes of consecutive rows; nothing is copied."""
         if self.starts is None:
-            return FieldCodes(self.codes[first:last])
+            return FieldCodes(self.codes[first:last], judged=None if self.judged is None else self.judged[first:last])
         return FieldCodes(self.codes, self.starts[first : last + 1])
 
     def read(self) -> FieldCodes:
         """The same codes as NumPy arrays."""
-        return FieldCodes(read(self.codes), None if self.starts is None else read(self.starts))
+        return FieldCodes(*(None if values is None else read(values) for values in (self.codes, self.starts, self.judged)))
 
     def stored(self, scratch: Scratch | None) -> FieldCodes:
         """The same codes on disk, if a scratch file is given."""
         if scratch is None:
             return self
-        return FieldCodes(scratch.keep(self.codes), None if self.starts is None else scratch.keep(self.starts))
+        return FieldCodes(*(None if values is None else scratch.keep(values) for values in (self.codes, self.starts, self.judged)))
 
     def take(self, rows: NDArray[np.int64]) -> FieldCodes:
         """The codes of these rows, in this order."""

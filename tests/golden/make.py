@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from autocross import AutoCrossClassifier, WideDeepClassifier, load
+from autocross.search.policy import AUTO
 
 HERE = Path(__file__).parent
 N = 3000
@@ -70,8 +72,8 @@ def fitted(classifier: AutoCrossClassifier) -> AutoCrossClassifier:
     small = partial(EncodingPlan, cap=40)
     with (
         patch("autocross.fitting.encode.EncodingPlan", lambda *args, **rules: small(*args, **{**rules, "n_buckets": 64})),
-        patch("autocross.search.loop.CAP", 50),
-        patch("autocross.search.loop.hash_bits", lambda n_rows: 5),
+        patch("autocross.search.coding.CAP", 50),
+        patch("autocross.search.coding.hash_bits", lambda n_rows: 5),
     ):
         return classifier.fit(frame_of(people()), "bought")
 
@@ -93,7 +95,21 @@ def private() -> AutoCrossClassifier:
     return fitted(AutoCrossClassifier(quiet=True, engine="serial", split="random", **options))
 
 
-FORMATS: dict[str, Callable[[], AutoCrossClassifier]] = {"format-1": linear, "format-2": deep, "format-3": private}
+def with_statistics() -> AutoCrossClassifier:
+    """Format 4: rows and positives of every code, and statistics of values, which are accepted whatever they gain."""
+    assert AUTO.statistics is not None
+    certain = replace(AUTO.statistics.trial, first_errors=None, errors=None, lift=-1.0)
+    policy = replace(AUTO, statistics=replace(AUTO.statistics, trial=certain, most=4))
+    with patch("autocross.search.loop.policy_of", lambda options: policy):
+        return fitted(AutoCrossClassifier(quiet=True, engine="serial", split="random", granularities=[10, 40]))
+
+
+FORMATS: dict[str, Callable[[], AutoCrossClassifier]] = {
+    "format-1": linear,
+    "format-2": deep,
+    "format-3": private,
+    "format-4": with_statistics,
+}
 
 
 def write(name: str, make: Callable[[], AutoCrossClassifier]) -> bool:

@@ -41,10 +41,14 @@ class Rows:
     """What is known about the rows as a whole."""
 
     n_rows: int
-    n_rarer: int
+    n_positive: int
     total_weight: float
     target: str
     classes: Classes
+
+    @property
+    def n_rarer(self) -> int:
+        return min(self.n_positive, self.n_rows - self.n_positive)
 
     @property
     def mean_weight(self) -> float:
@@ -222,7 +226,7 @@ def fill(run: Run, source: Source, contents: Contents, encoder: Encoder, min_cou
         give_back()
     n_labels = np.sum([share.n_labels for share in filled], axis=0)
     total_weight = math.ldexp(contents.total_weight, -exponent)
-    rows = Rows(n_rows, int(n_labels.min()), total_weight, source.target, contents.classes)
+    rows = Rows(n_rows, int(n_labels[1]), total_weight, source.target, contents.classes)
     widths = np.max([share.widths for share in filled], axis=0)[stems].tolist()
     return Encoded(encoder.widened(widths), rows, folds, redraw, min_count)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from autocross.fitting.encode import Rows
 from autocross.fitting.run import Run
 from autocross.fitting.tune import Best
 from autocross.models import tuning
-from autocross.models.logistic import Regression
+from autocross.models.logistic import Regression, counts_of
 from autocross.producer.addition import Addition
 from autocross.producer.model import About, FoundCross, Model, Producer
+from autocross.search import statistics
 from autocross.search.judging import Accepted
 from autocross.search.stopping import Stopped
 
@@ -28,17 +29,23 @@ FINAL_SWEEPS = 100  # most sweeps of the final fit; crosses that share columns s
 CERTAIN_SWEEPS = 5  # sweeps that the final fit has even if the time is up, unless it has been up for a while
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+NOTHING: Mapping[Cross, Floats] = {}
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Features with weights learned from all rows, the penalties of the terms, and what else adds to the log-odds."""
+    """Features with weights learned from all rows, the penalties of the terms, and what else adds to the log-odds.
+
+    ``counts`` has the rows and positives of every code. ``share`` is the share of the log-odds that statistics have."""
 
     producer: Producer
     intercept: float
     weights: Sequence[Floats]
+    counts: Sequence[Ints]
     penalties: Mapping[Cross, Penalty]
-    score: float | None
+    score: float | None = None
+    share: float = 0.0
     additions: tuple[Addition, ...] = ()
 
 
@@ -48,23 +55,60 @@ def finish(run: Run, rows: Rows, best: Best) -> Finished:
     terms = {} if best.regression is None else best.regression.terms
     untuned = Penalty(0.0, tuning.START * rows.mean_weight)  # with which the choice of a penalty begins
     penalties = {term: terms[term].penalty if term in terms else untuned for term in producer.terms}
-    learned = {} if best.regression is None else best.regression.mean_weights()
-    zero = {term: np.zeros(field.n_codes) for term, field in zip(producer.terms, producer.fields, strict=True)}
-    intercept, weights = final_weights(run, producer, rows, penalties, {INTERCEPT: np.zeros(1), **zero, **learned})
-    return Finished(producer, intercept, weights, penalties, best.score)
+    penalties |= {one.coder.term: one.penalty for one in best.accepted if one.coder.kind == "statistic"}
+    start = {} if best.regression is None else best.regression.mean_weights()
+    known = {} if best.statistics is None else best.statistics.mean_weights()
+    return replace(final_fit(run, producer, rows, penalties, start, best.share, known), score=best.score)
 
 
-def final_weights(
-    run: Run, producer: Producer, rows: Rows, penalties: Mapping[Cross, Penalty], start: Mapping[Cross, Floats]
-) -> tuple[float, list[Floats]]:
-    """Fit one model to all rows. If the time is up it has fewer sweeps; in the worst case only the intercept is fitted."""
-    engine, sweeps = run.engine, 0
+def final_fit(
+    run: Run,
+    producer: Producer,
+    rows: Rows,
+    penalties: Mapping[Cross, Penalty],
+    start: Mapping[Cross, Floats],
+    share: float = 0.0,
+    start_of_statistics: Mapping[Cross, Floats] = NOTHING,
+) -> Finished:
+    """Fit one model to all rows. If the time is up it has fewer sweeps; in the worst case only the intercept is fitted.
+
+    Statistics are fitted on their own, and count by ``share``; fields and crosses count by the rest.
+    """
+    engine, zero = run.engine, np.zeros(1)
     engine.between = carry_on
     run.reporter.tell(PhaseStarted, phase="fitting all rows", steps=1)
     regression = Regression.begin(engine, rows.total_weight, 1, everyone=True, loss=run.loss)
-    regression.move(INTERCEPT, start[INTERCEPT][:, None])
-    for term, field in zip(producer.terms, producer.fields, strict=True):
-        regression.add(term, field, penalties[term], start[term][:, None])
+    regression.move(INTERCEPT, start.get(INTERCEPT, zero)[:, None])
+    fields = dict(zip(producer.terms, producer.fields, strict=True))
+    coders = {coder.term: coder for coder in producer.crosses if coder.kind == "statistic"}
+    plain = [term for term in producer.terms if term not in coders]
+    for term in plain:
+        regression.add(term, fields[term], penalties[term], start[term][:, None] if term in start else None)
+    sweeps = settle(run, regression)
+    weights = {term: (1.0 - share) * regression.terms[term].weight[:, 0] for term in plain}
+    counts = {term: counts_of(engine, term, fields[term].n_codes) for term in plain}
+    intercept = (1.0 - share) * float(regression.terms[INTERCEPT].weight[0, 0])
+    if coders:
+        regression = Regression.begin(engine, rows.total_weight, 1, everyone=True, loss=run.loss)
+        regression.move(INTERCEPT, start_of_statistics.get(INTERCEPT, zero)[:, None])
+        base = regression.positive_rate
+        for term, coder in coders.items():
+            counts[term] = statistics.place(engine, coder, 0, base)
+            statistics.add(regression, coder, penalties[term], start_of_statistics)
+        sweeps += settle(run, regression)
+        for term, coder in coders.items():
+            weights[term] = share * statistics.weights(regression, coder, counts[term], base)
+        intercept += share * float(regression.terms[INTERCEPT].weight[0, 0])
+    run.reporter.tell(StepDone, phase="fitting all rows", step=1, detail=f"{sweeps} sweeps")
+    terms = producer.terms
+    return Finished(
+        producer, intercept, [weights[term] for term in terms], [counts[term] for term in terms], penalties, share=share
+    )
+
+
+def settle(run: Run, regression: Regression) -> int:
+    """Sweep until the weights have settled, or the time is up; returns the number of sweeps."""
+    engine, sweeps = run.engine, 0
     with suppress(Stopped):
         engine.between = run.stopping.check_grace
         sweeps = regression.converge(tuning.FINE, CERTAIN_SWEEPS)
@@ -74,9 +118,7 @@ def final_weights(
     engine.between = carry_on
     if not sweeps:
         regression.converge(tuning.FINE, CERTAIN_SWEEPS, [INTERCEPT])
-    run.reporter.tell(StepDone, phase="fitting all rows", step=1, detail=f"{sweeps} sweeps")
-    weights = [regression.terms[term].weight[:, 0].copy() for term in producer.terms]
-    return float(regression.terms[INTERCEPT].weight[0, 0]), weights
+    return sweeps
 
 
 def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross, ...]) -> Model:
@@ -86,7 +128,9 @@ def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross
         producer = Producer(producer.encoder.private(), producer.crosses)
     score = None if score is None or score != score else score
     metric = run.options.metric
-    about = About(rows.target, rows.classes.words, metric, score, rows.n_rows, crosses, tuple(run.rules), tuple(run.history))
+    about = About(
+        rows.target, rows.classes.words, metric, score, rows.n_rows, crosses, tuple(run.rules), tuple(run.history), rows.n_positive
+    )
     run.reporter.tell(
         FitFinished,
         n_rows=rows.n_rows,
@@ -97,11 +141,14 @@ def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross
     )
     # In units of a row's mean weight: only how rows weigh against each other counts, in a refit too.
     penalties = tuple(finished.penalties[term].times(1.0 / rows.mean_weight) for term in producer.terms)
-    return Model(producer, finished.intercept, tuple(finished.weights), penalties, about, finished.additions)
+    weights, counts = tuple(finished.weights), tuple(finished.counts)
+    return Model(producer, finished.intercept, weights, penalties, about, finished.additions, counts, finished.share)
 
 
 def found_cross(encoder: Encoder, accepted: Accepted) -> FoundCross:
     """An accepted cross, described by the names of its fields and columns."""
     parts = [encoder.fields[number] for number in accepted.coder.fields]
     columns = tuple(dict.fromkeys(part.column for part in parts))
-    return FoundCross(tuple(part.name for part in parts), columns, accepted.gain, accepted.error, accepted.n_collisions)
+    return FoundCross(
+        tuple(part.name for part in parts), columns, accepted.gain, accepted.error, accepted.n_collisions, accepted.coder.kind
+    )

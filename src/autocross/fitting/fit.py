@@ -11,10 +11,11 @@ import numpy as np
 
 from autocross import reading
 from autocross.blocks import INTERCEPT, make_blocks
+from autocross.crossing import CrossCoder
 from autocross.errors import LabelError
 from autocross.events import Reporter, SearchStopped
 from autocross.fitting.encode import Encoded, Rows, encode
-from autocross.fitting.finish import Finished, final_weights, finish, found_cross, recorded
+from autocross.fitting.finish import Finished, final_fit, finish, found_cross, recorded
 from autocross.fitting.read import read
 from autocross.fitting.run import Run, n_lots, started
 from autocross.fitting.search import search
@@ -23,7 +24,8 @@ from autocross.folds import FoldPlan
 from autocross.interrupts import Interrupt
 from autocross.options import Options
 from autocross.producer.model import Model, Producer
-from autocross.search.coding import put
+from autocross.search.coding import put, statistic_coder
+from autocross.search.fieldwise import candidate
 from autocross.search.stopping import Stopped
 from autocross.table.coerce import typed
 from autocross.table.labels import Classes, match_labels
@@ -48,6 +50,7 @@ def fit(source: Source, options: Options, reporter: Reporter, interrupt: Interru
         later.check(options, source)
     search_share = 1.0 if later is None else 1.0 - later.share
     with started(options, reporter, interrupt, search_share, on_disk=not source.in_memory) as run:
+        run.statistics = later is None  # a later stage goes on with weights of single codes, which a statistic does not have
         encoded = encode(run, source, read(run, source))
         best = best_found(run, encoded)
         finished = finish(run, encoded.rows, best)
@@ -86,14 +89,23 @@ def refit(model: Model, part: Part, target: str, options: Options, reporter: Rep
     total_weight = reading.weighed(reading.weigh(part.weight))
     exponent = reading.mean_exponent(total_weight, len(label))
     weight, total_weight = np.ldexp(part.weight, -exponent), math.ldexp(total_weight, -exponent)
-    rows = Rows(len(label), int(np.bincount(label).min()), total_weight, target, Classes(*model.about.classes))
+    rows = Rows(len(label), int(np.count_nonzero(label)), total_weight, target, Classes(*model.about.classes))
     penalties = {term: penalty.times(rows.mean_weight) for term, penalty in zip(producer.terms, model.penalties, strict=True)}
+    # A blend's share is taken out of the weights. That the intercept has some of the statistics' as well matters little at a start.
     start = {INTERCEPT: np.array([model.intercept]), **dict(zip(producer.terms, model.weights, strict=True))}
+    start = {term: weight / (1.0 - model.share) for term, weight in start.items()}
     with started(options, reporter, Interrupt(), 1.0, on_disk=False) as run:
         n_blocks = n_lots(rows.n_rows, run.engine.n_workers)
         run.engine.place(make_blocks(codes, label, weight, FoldPlan(1, holdout=True), run.seed, n_blocks))
-        crosses = tuple(replace(cross, width=max(cross.width, *run.engine.each(put, cross))) for cross in producer.crosses)
+        crosses = tuple(anew(run, producer, cross, rows.n_rows) for cross in producer.crosses)
         producer = Producer(producer.encoder.widened_to(codes), crosses)
-        intercept, weights = final_weights(run, producer, rows, penalties, start)
+        finished = final_fit(run, producer, rows, penalties, start, model.share)
     run.rules, run.history = list(model.about.rules), list(model.about.history)
-    return recorded(run, rows, Finished(producer, intercept, weights, penalties, None), model.about.crosses)
+    return recorded(run, rows, finished, model.about.crosses)
+
+
+def anew(run: Run, producer: Producer, cross: CrossCoder, n_rows: int) -> CrossCoder:
+    """The coder of a cross for other rows, which are in the blocks now. A statistic has the values of these rows."""
+    if cross.kind == "statistic":
+        return statistic_coder(run.engine, n_rows, candidate(cross.fields, producer.encoder.fields))
+    return replace(cross, width=max(cross.width, *run.engine.each(put, cross)))

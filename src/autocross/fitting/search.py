@@ -15,6 +15,7 @@ from autocross.fitting.finish import FINAL_SWEEPS
 from autocross.fitting.run import Run
 from autocross.fitting.tune import Best, Keep, Layout, lay_out, tune
 from autocross.folds import Folds
+from autocross.search import statistics
 from autocross.search.loop import Search, State
 from autocross.search.stopping import Why
 from autocross.search.together import broaden
@@ -33,7 +34,8 @@ def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
         score = state.accepted[-1].score if state.accepted else begun.score
         needs_coarse = max(field for cross in state.features for field in cross) >= len(layout.encoder.fields)
         run.stopping.reserve = FINAL_SWEEPS / 2 * state.regression.sweep_seconds
-        keep(Best(layout.broader if needs_coarse else layout.encoder, state.regression, state.accepted, score))
+        encoder = layout.broader if needs_coarse else layout.encoder
+        keep(Best(encoder, state.regression, state.accepted, score, state.statistics, state.share))
 
     def finished(beam: list[State]) -> None:
         if folder is not None:
@@ -50,8 +52,11 @@ def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
     for coder in {accepted.coder.fields: accepted.coder for state in begun.beam for accepted in state.accepted}.values():
         loop.codes.put(coder)
     best, why = loop.run(begun.beam, keep_state, finished)
-    if why.by_itself and (broad := broaden(loop, best)):
-        keep_state(broad)
+    if why.by_itself:
+        for more in (broaden, statistics.propose) if run.statistics else (broaden,):
+            if better := more(loop, best):
+                best = better
+                keep_state(best)
     return why
 
 

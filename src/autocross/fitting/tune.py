@@ -29,13 +29,16 @@ LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, b
 class Best:
     """The best features that a fit has found so far. If the fit must end early, it ends with these.
 
-    A field that has no term in the regression has not been fitted yet.
+    A field that has no term in the regression has not been fitted yet. ``statistics`` is a regression on statistics of
+    values, whose log-odds count by this ``share``.
     """
 
     encoder: Encoder
     regression: Regression | None = None
     accepted: tuple[Accepted, ...] = ()
     score: float | None = None
+    statistics: Regression | None = None
+    share: float = 0.0
 
 
 Keep = Callable[[Best], None]

@@ -39,6 +39,23 @@ def scale(codes: Codes, factor: Floats, odds: Floats) -> None:
 
 
 @part
+def scale_judged_rows(codes: Codes, judged: Codes, fold: Any, factor: Floats, odds: Floats, n_models: int) -> None:
+    for row in range(codes.shape[0]):
+        code, own, own_code = codes[row], fold[row], judged[row]
+        for k in range(n_models):
+            odds[row, k] *= factor[own_code if k == own else code, k]
+
+
+@kernel
+def scale_judged(codes: Codes, judged: Codes, fold: Any, factor: Floats, odds: Floats) -> None:
+    """`scale` for a field in which a row has another code for the model that it judges, `judged` (n_rows,)."""
+    if odds.shape[1] == N_FOLDS:
+        scale_judged_rows(codes, judged, fold, factor, odds, N_FOLDS)
+    else:
+        scale_judged_rows(codes, judged, fold, factor, odds, odds.shape[1])
+
+
+@part
 def scale_ragged_rows(codes: Codes, starts: Ints, factor: Floats, odds: Floats, n_models: int) -> None:
     for row in range(starts.shape[0] - 1):
         for entry in range(starts[row], starts[row + 1]):

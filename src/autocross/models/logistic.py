@@ -16,7 +16,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.blocks import INTERCEPT, Block, Cross, codes_of
+from autocross.blocks import COUNT, INTERCEPT, RATE, Block, Cross, codes_of
 from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field, Penalty
 from autocross.folds import ALL
@@ -67,17 +67,26 @@ def count(block: Block, cross: Cross, n_codes: int) -> Ints:
     return counts
 
 
-@changes("odds", reads=lambda cross, factor: [codes_of(cross)])
+def scaled_by(cross: Cross | None) -> list[str]:
+    """The parts of a block by which a term scales odds. A statistic has other codes for the model of a row's own fold."""
+    if cross is None:
+        return []
+    return [codes_of(cross), "fold"] if len(cross) > 1 and cross[0] in (RATE, COUNT) else [codes_of(cross)]
+
+
+@changes("odds", reads=lambda cross, factor: scaled_by(cross))
 def scale(block: Block, cross: Cross, factor: Floats) -> None:
     """Apply a change of weights, given as exp(change), to the odds."""
     coded = block.coded(cross)
-    if coded.starts is None:
+    if coded.judged is not None:
+        scaling.scale_judged(coded.codes, coded.judged, block.fold, factor, block.odds)
+    elif coded.starts is None:
         scaling.scale(coded.codes, factor, block.odds)
     else:
         scaling.scale_ragged(coded.codes, coded.starts, factor, block.odds)
 
 
-@changes("odds", reads=lambda _, factors: [codes_of(cross) for cross in factors], anew=True)
+@changes("odds", reads=lambda _, factors: [part for cross in factors for part in scaled_by(cross)], anew=True)
 def start_from(block: Block, n_models: int, factors: Mapping[Cross, Floats]) -> None:
     """Set the odds to those of some weights, given as exp(weight)."""
     begin(block, n_models)
@@ -87,7 +96,7 @@ def start_from(block: Block, n_models: int, factors: Mapping[Cross, Floats]) -> 
 
 @changes(
     lambda loss, moved, *_: ["odds"] if moved is not None else [],
-    reads=lambda loss, moved, *_: [codes_of(moved)],
+    reads=lambda loss, moved, *_: scaled_by(moved),
     alone=lambda loss, moved, factor, *_: (scale, (moved, factor)),
 )
 def scale_and_gather(
@@ -112,7 +121,7 @@ def try_scales(block: Block, loss: Loss, cross: Cross, factors: Floats, unit: fl
     losses = np.zeros(factors.shape[2], np.int64)
     rows = (block.label, block.weight, block.fold, block.odds, factors, unit, losses)
     if coded.starts is None:
-        loss.kernels.try_scales(coded.codes, *rows)
+        loss.kernels.try_scales(coded.codes if coded.judged is None else coded.judged, *rows)
     else:
         loss.kernels.try_scales_ragged(coded.codes, coded.starts, *rows)
     return losses
@@ -156,6 +165,24 @@ class Term:
     promised: float = 0.0
 
 
+def by_label(block: Block, cross: Cross, n_codes: int) -> Ints:
+    """How many rows with each code are positive, and how many are negative."""
+    coded, counts = block.coded(cross), np.zeros((n_codes, 2), np.int64)
+    # The kernel leaves the rows of a model's own fold out. Given labels as folds, it leaves the negative rows out of the first
+    # count, and the positive rows out of the second.
+    if coded.starts is None:
+        counting.count(coded.codes, block.label, counts)
+    else:
+        counting.count_ragged(coded.codes, coded.starts, block.label, counts)
+    return counts
+
+
+def counts_of(engine: Engine, cross: Cross, n_codes: int) -> Ints:
+    """How many rows have each code, and how many of them are positive: (n_codes, 2)."""
+    counts = engine.total(by_label, cross, n_codes)
+    return np.stack([counts.sum(axis=1), counts[:, 0]], axis=1)
+
+
 class WrongOrder(AssertionError):  # noqa: N818  our own mistake, not the user's
     """A regression is asked for something that needs its odds in the blocks, and the blocks hold those of another."""
 
@@ -176,6 +203,7 @@ class Regression:
         self.n_rows = int(n_labels.sum())
         self.mean_weight = total_weight / self.n_rows
         self.rarer_rate = int(n_labels.min()) / self.n_rows
+        self.positive_rate = int(n_labels[1]) / self.n_rows
         # Fixed point: a sum over all rows is at most 2^61, or 2^62 if a sample of rows weighs twice its share.
         self.unit = 2.0 ** (61 - ceil_log2(total_weight * loss.steepest))
         self.loss_unit = 2.0 ** (61 - ceil_log2(total_weight * loss.largest))

@@ -18,6 +18,7 @@ from autocross.checks import SHOWN, require
 from autocross.crossing import CrossCoder
 from autocross.encoding.column import Arrays, ColumnEncoder
 from autocross.errors import BundleError, FileError
+from autocross.features import narrowest
 from autocross.producer.container import Container, can_be_read, open_file
 from autocross.producer.model import Model, timeless
 from autocross.producer.unpacking import format_of, unpack
@@ -40,8 +41,9 @@ def save(model: Model, path: str | Path) -> None:
         "penalties": [astuple(penalty) for penalty in model.penalties],
         "about": {**asdict(model.about), "history": timeless(model.about.history)},
     }
-    for number, weight in enumerate(model.weights):
-        arrays[f"weight.{number}"] = weight
+    pack_weights(model, arrays)
+    if model.counts is not None:
+        manifest["share"] = model.share
     manifest |= {addition.key: addition.pack(arrays) for addition in model.additions}
     manifest["format"] = format_of(manifest)
     manifest["checksum"] = checksum(manifest, arrays)
@@ -55,6 +57,25 @@ def save(model: Model, path: str | Path) -> None:
     replace_file(Path(path), lambda stream: stream.write(content))
 
 
+def pack_weights(model: Model, arrays: Arrays) -> None:
+    """The weights of every term, and the rows and positives of its codes. In a statistic, values with the same rows and positives
+    have the same weight, so each is stored once, and for every value its number."""
+    kind, n_fields = np.int64 if model.about.n_rows >> 32 else np.uint32, len(model.producer.encoder.fields)
+    kinds = ["cross"] * n_fields + [cross.kind for cross in model.producer.crosses]
+    counts = []
+    for number, (of_term, weight) in enumerate(zip(kinds, model.weights, strict=True)):
+        arrays[f"weight.{number}"] = weight
+        if model.counts is None:
+            continue
+        counts.append(model.counts[number])
+        if of_term == "statistic":
+            counts[-1], first, index = np.unique(counts[-1], axis=0, return_index=True, return_inverse=True)
+            arrays[f"weight.{number}"] = weight[first]
+            arrays[f"index.{number}"] = index.reshape(-1).astype(narrowest(len(first)))
+    if counts:
+        arrays["counts"] = np.concatenate(counts).astype(kind)
+
+
 def pack_column(number: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str, Any]:
     """One column's encoder: small facts as JSON, long ones as arrays."""
     return {"name": encoder.column.name, "coder": encoder.coder, **encoder.pack(number, arrays)}
@@ -62,8 +83,12 @@ def pack_column(number: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str
 
 def pack_cross(number: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:
     """One cross: its fields as JSON, its values as an array."""
-    arrays[f"cross.{number}"] = cross.values
-    return {"fields": list(cross.fields), "n_buckets": cross.n_buckets, "width": cross.width}
+    entry = {"fields": list(cross.fields), "n_buckets": cross.n_buckets, "width": cross.width}
+    if cross.kind == "cross":
+        arrays[f"cross.{number}"] = cross.values
+        return entry
+    arrays[f"cross.{number}"] = cross.values.astype(narrowest(max(cross.sizes)))  # a statistic has many values
+    return {**entry, "kind": cross.kind}
 
 
 def read(path: str | Path) -> Model:

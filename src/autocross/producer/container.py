@@ -41,6 +41,7 @@ TOO_LARGE = "its header is larger than a model of autocross needs"
 
 TYPES: dict[str, np.dtype[Any]] = {
     "U8": np.dtype("u1"),
+    "U16": np.dtype("<u2"),
     "U32": np.dtype("<u4"),
     "F32": np.dtype("<f4"),
     "I64": np.dtype("<i8"),

@@ -5,22 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.crossing import CrossCoder
+from autocross.crossing import CrossCoder, Kind
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.values import Hashed, Value, without_value
-from autocross.errors import OptionError
 from autocross.features import FIRST, Field, FieldCodes, Penalty
 from autocross.producer.addition import Addition
 from autocross.producer.wording import words
 from autocross.table.columns import Table
 
 Floats = NDArray[np.float64]
+NEVER_SEEN = "(never seen)"
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,8 @@ class FoundCross:
     """A cross of the model: its fields and columns, and by how much it lowered the loss per row on fresh folds, with the standard
     error.
 
-    ``n_collisions`` is the number of its values that share a hashed code with another value.
+    ``n_collisions`` is the number of its values that share a hashed code with another value. ``kind`` is "cross" if every value has
+    a weight of its own, or "statistic" if its weight comes from how often it was seen and how its rows turned out.
     """
 
     fields: tuple[str, ...]
@@ -45,6 +45,7 @@ class FoundCross:
     gain: float
     error: float
     n_collisions: int = 0
+    kind: Kind = "cross"
 
     @property
     def order(self) -> int:
@@ -63,6 +64,7 @@ class About:
     crosses: tuple[FoundCross, ...] = ()
     rules: tuple[Rule, ...] = ()
     history: tuple[dict[str, Any], ...] = ()
+    n_positive: int | None = None  # unknown in older files
 
 
 def timeless(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -82,10 +84,16 @@ class Producer:
         base = self.encoder.fields
         return (*base, *(cross.field([base[number] for number in cross.fields]) for cross in self.crosses))
 
+    @cached_property
+    def statistics(self) -> dict[int, CrossCoder]:
+        """The statistics among the fields, by their numbers."""
+        n_base = len(self.encoder.fields)
+        return {n_base + number: cross for number, cross in enumerate(self.crosses) if cross.kind == "statistic"}
+
     @property
     def terms(self) -> list[tuple[int, ...]]:
         """The terms of the regression: single fields, then crosses, each as a tuple of fields."""
-        return [*((number,) for number in range(len(self.encoder.fields))), *(cross.fields for cross in self.crosses)]
+        return [*((number,) for number in range(len(self.encoder.fields))), *(cross.term for cross in self.crosses)]
 
     @property
     def names(self) -> list[str]:
@@ -125,40 +133,14 @@ class Producer:
             f"{self.encoder.fields[part].name}={words(part_value)}" for part, part_value in zip(parts, value, strict=True)
         )
 
-    def value_names(self) -> list[str]:
-        """A name for every code of every field: the columns of the one-hot matrix."""
-        return [
-            f"{field.name}={self.describe(number, code)}"
-            for number, field in enumerate(self.fields)
-            for code in range(field.n_codes)
-        ]
-
-    def code_columns(self, codes: list[FieldCodes]) -> dict[str, NDArray[Any]]:
-        """The codes of every field as a column. A field that may have several codes per row is an error."""
-        for name, coded in zip(self.names, codes, strict=True):
-            if coded.starts is not None:
-                raise OptionError(
-                    f"Field {name!r} has several codes a row, which a column of codes cannot hold. Ask for readable values."
-                )
-        return {name: coded.codes for name, coded in zip(self.names, codes, strict=True)}
-
-    def readable(self, codes: list[FieldCodes]) -> dict[str, list[str | None]]:
-        """The values of every field in words. Several values of a multi-value field are joined by `|`."""
-        columns: dict[str, list[str | None]] = {}
-        for number, (name, coded) in enumerate(zip(self.names, codes, strict=True)):
-            used = np.unique(coded.codes).tolist()
-            words = {code: self.describe(number, code) for code in used}
-            texts: list[str | None] = [words[code] for code in coded.codes.tolist()]
-            if coded.starts is not None:
-                bounds = coded.starts.tolist()
-                texts = ["|".join(map(str, texts[a:b])) for a, b in pairwise(bounds)]
-            columns[name] = texts
-        return columns
-
 
 @dataclass(frozen=True)
 class Model:
-    """A producer and the weights of its codes. Additions, such as a network, may add to the log-odds."""
+    """A producer and the weights of its codes. Additions, such as a network, may add to the log-odds.
+
+    ``counts`` has, for each term, how many training rows had each code and how many of these were positive; models of older files
+    have none. ``share`` is the share of the log-odds that comes from statistics.
+    """
 
     producer: Producer
     intercept: float
@@ -166,6 +148,20 @@ class Model:
     penalties: tuple[Penalty, ...]
     about: About = field(default_factory=lambda: About("", (0, 1), "auc", None, 0))
     additions: tuple[Addition, ...] = ()
+    counts: tuple[NDArray[np.int64], ...] | None = None
+    share: float = 0.0
+
+    def describe(self, field: int, code: int) -> str:
+        """What a code of a field stands for, in words. For a value of a statistic they say what is known about its rows."""
+        value = self.producer.describe(field, code)
+        if self.counts is None or field not in self.producer.statistics:
+            return value
+        counts, positive = self.counts[field], self.about.classes[1]
+        if code < FIRST:  # values without a code may have been seen, if there were too many
+            return NEVER_SEEN if counts[:, 0].sum() == self.about.n_rows else value
+        n_rows, n_positive = counts[code].tolist()
+        share = f", {100 * n_positive / n_rows:.0f} % {positive if isinstance(positive, str) else 'positive'}" if n_rows else ""
+        return f"{value}: {n_rows:,} {'row' if n_rows == 1 else 'rows'}{share}"
 
     def log_odds(self, table: Table) -> Floats:
         """The log-odds of all rows. Intercept and weights are added in the order of the fields, as for a single row."""

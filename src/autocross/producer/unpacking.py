@@ -14,19 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.checks import MOST_WEIGHT, Facts, expect_room, is_count, is_number, is_text, quoted, require
-from autocross.crossing import MODULUS, CrossCoder
+from autocross.crossing import MODULUS, CrossCoder, Kind
 from autocross.encoding import registry
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.registry import unpacker
 from autocross.errors import BundleError
-from autocross.features import FIRST, Penalty
+from autocross.features import FIRST, Penalty, narrowest
 from autocross.options import Metric
 from autocross.producer.container import Container
 from autocross.producer.kinds import KINDS
 from autocross.producer.model import About, FoundCross, Model, Producer, Rule, timeless
 from autocross.table.schema import READINGS, ColumnSchema, Stored
 
-FORMAT = 3  # the newest format that is read and written
+FORMAT = 4  # the newest format that is read, and the one that is written; it has rows and positives of every code, and statistics
+PARTS = {"format", "schema", "columns", "crosses", "intercept", "penalties", "about", "share", "checksum"}
 MOST_CODES = (1 << 63) // MODULUS  # most codes of a field in a cross, so that keys fit into 63 bits
 
 
@@ -45,6 +46,8 @@ def unpack(manifest: Facts, stored: Container) -> Model:
             f"it has format {manifest['format']}, newer than the {FORMAT} this version reads. "
             "Update autocross, or save it with this version."
         )
+    for part in manifest:
+        require(part in PARTS or part in KINDS, f"it has a part {quoted(part)}, which this version of autocross does not know")
     require(manifest["format"] == format_of(manifest), "its format does not fit its parts")
     schema = tuple(unpack_schema(entry) for entry in manifest["schema"])
     by_name = {column.name: column for column in schema}
@@ -60,8 +63,15 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     recorded = manifest["about"]["crosses"]
     require(isinstance(recorded, list) and len(recorded) == len(manifest["crosses"]), "it tells of other crosses than it has")
     crossed = [expect_cross(number, entry, recorded[number], sizes, stored) for number, entry in enumerate(manifest["crosses"])]
-    for number, (name, n_codes) in enumerate([*sizes, *crossed]):
-        stored.expect(f"weight.{number}", "F64", (n_codes,), f"field {name!r} has the wrong number of weights")
+    n_weights = [
+        expect_weights(number, name, n_codes, is_statistic(manifest, number - len(sizes)), stored)
+        for number, (name, n_codes) in enumerate([*sizes, *crossed])
+    ]
+    if "share" in manifest:
+        n_rows = manifest["about"]["n_rows"]
+        require(is_count(n_rows), "it has no proper number of rows")
+        kind_of_counts = "I64" if n_rows >> 32 else "U32"
+        stored.expect("counts", kind_of_counts, (sum(n_weights), 2), "it has the wrong number of counts")
     for key, kind in KINDS.items():
         if key in manifest:
             kind.expect(manifest[key], sizes, stored)
@@ -76,17 +86,23 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     )
     producer = Producer(encoder, crosses)
     additions = tuple(kind.unpack(manifest[key], len(encoder.fields), stored) for key, kind in KINDS.items() if key in manifest)
-    weights = tuple(unpack_weights(number, field.name, stored) for number, field in enumerate(producer.fields))
+    distinct = [unpack_weights(number, field.name, stored) for number, field in enumerate(producer.fields)]
+    indices = [unpack_index(number, len(weight), stored) for number, weight in enumerate(distinct)]
+    weights = tuple(weight if index is None else weight[index] for weight, index in zip(distinct, indices, strict=True))
     require(is_weight(manifest["intercept"]), "its intercept is no number")
     penalties = unpack_penalties(manifest["penalties"], len(weights))
-    return Model(producer, manifest["intercept"], weights, penalties, unpack_about(manifest["about"], producer), additions)
+    about = unpack_about(manifest["about"], producer)
+    counts = unpack_counts(about, n_weights, indices, stored) if "share" in manifest else None
+    share = unpack_share(manifest.get("share", 0.0), producer)
+    return Model(producer, manifest["intercept"], weights, penalties, about, additions, counts, share)
 
 
 def format_of(manifest: Facts) -> int:
     """The oldest format that has all parts of the model. Readers of older formats would overlook an addition, or hashed values."""
     coders = {entry["coder"] for entry in manifest["columns"]}
     formats = [encoder.format for word, encoder in registry.OF_CODER.items() if word in coders]
-    return max([1, *formats, *(addition.format for key, addition in KINDS.items() if key in manifest)])
+    additions = [addition.format for key, addition in KINDS.items() if key in manifest]
+    return max([4 if "share" in manifest else 1, *formats, *additions])
 
 
 def unpack_schema(entry: Facts) -> ColumnSchema:
@@ -104,6 +120,54 @@ def unpack_weights(number: int, name: str, stored: Container) -> NDArray[np.floa
     weight = stored.array(f"weight.{number}", f"field {name!r}", may_be_zero=True)
     require(bool((np.abs(weight) <= MOST_WEIGHT).all()), f"field {name!r} has a weight that is no number")
     return weight
+
+
+def is_statistic(manifest: Facts, number: int) -> bool:
+    """Whether the cross of this number is a statistic; numbers below zero are those of fields."""
+    return number >= 0 and manifest["crosses"][number].get("kind") == "statistic"
+
+
+def expect_weights(number: int, name: str, n_codes: int, indexed: bool, stored: Container) -> int:
+    """The number of weights of a term: one for each code or, in a statistic, one for each entry of its index."""
+    complaint = f"field {name!r} has the wrong number of weights"
+    (n_weights,) = stored.expect(f"weight.{number}", "F64", (None if indexed else n_codes,), complaint)
+    if indexed:
+        require(n_weights <= n_codes, complaint)  # and codes have values, which a hole in the file cannot stand for
+        stored.expect(f"index.{number}", unsigned(n_weights), (n_codes,), complaint)
+    return n_weights
+
+
+def unsigned(n: int) -> str:
+    """The word for the narrowest type of numbers below n."""
+    return f"U{8 * np.dtype(narrowest(n)).itemsize}"
+
+
+def unpack_index(number: int, n_weights: int, stored: Container) -> NDArray[np.int64] | None:
+    """Which weight each value of a statistic has; None for other terms."""
+    if f"index.{number}" not in stored.entries:
+        return None
+    index = stored.array(f"index.{number}", f"statistic {number}", may_be_zero=True).astype(np.int64)
+    require(bool((index < n_weights).all()), f"statistic {number} has a value without a weight")
+    return index
+
+
+def unpack_counts(
+    about: About, n_weights: Sequence[int], indices: Sequence[NDArray[np.int64] | None], stored: Container
+) -> tuple[NDArray[np.int64], ...]:
+    """Rows and positives of every code, term by term."""
+    require(about.n_positive is not None and 0 < about.n_positive < about.n_rows, "it has no rows of both labels")
+    counts = stored.array("counts", "its counts", may_be_zero=True).astype(np.int64)
+    require(bool((counts >= 0).all() and (counts[:, 1] <= counts[:, 0]).all()), "it has more positive rows than rows")
+    of_terms = np.split(counts, np.cumsum(n_weights)[:-1])
+    return tuple(own if index is None else own[index] for own, index in zip(of_terms, indices, strict=True))
+
+
+def unpack_share(share: Any, producer: Producer) -> float:
+    """The share of the log-odds that statistics have."""
+    has_statistics = any(cross.kind == "statistic" for cross in producer.crosses)
+    proper = type(share) is float and (0.0 < share < 1.0 if has_statistics else share == 0.0)
+    require(proper, "it has no proper share of statistics")
+    return float(share)
 
 
 def unpack_penalties(entries: Any, n_terms: int) -> tuple[Penalty, ...]:
@@ -124,13 +188,20 @@ def expect_cross(
     """The name of a cross and its number of codes. ``recorded`` is what the record of the fit says about it."""
     fields = entry["fields"]
     in_range = isinstance(fields, list) and all(is_count(field) and field < len(sizes) for field in fields)
-    require(in_range and len(fields) >= 2 and all(a < b for a, b in pairwise(fields)), f"cross {number} has impossible fields")
+    kind = entry.get("kind", "cross")
+    require(kind in get_args(Kind), f"cross {number} has an unknown kind")
+    fewest = 2 if kind == "cross" else 1
+    enough = in_range and len(fields) >= fewest and all(a < b for a, b in pairwise(fields))
+    require(enough, f"cross {number} has impossible fields")
     require(all(sizes[field][1] <= MOST_CODES for field in fields), f"cross {number} has a field of too many codes")
     # Checked before the names are joined. All names of a cross are in the manifest, so they take no more memory than it does.
     names = [sizes[field][0] for field in fields]
     require(recorded["fields"] == names, "it tells of other crosses than it has")
-    n_values, _ = stored.expect(f"cross.{number}", "U32", (None, len(fields)), f"cross {number} has no proper values")
+    stored_as = "U32" if kind == "cross" else unsigned(max(sizes[field][1] for field in fields))
+    n_values, _ = stored.expect(f"cross.{number}", stored_as, (None, len(fields)), f"cross {number} has no proper values")
     expect_room(entry, n_values, f"cross {number}")
+    if kind == "statistic":
+        require(entry["n_buckets"] == 0 and entry["width"] == 1, f"statistic {number} has several codes a row, or hashed ones")
     return " x ".join(names), FIRST + n_values + entry["n_buckets"]
 
 
@@ -138,7 +209,10 @@ def unpack_cross(number: int, entry: Facts, encoder: Encoder, values: NDArray[An
     """One cross. Its values must be in the order of their keys."""
     sizes = tuple(encoder.fields[field].n_codes for field in entry["fields"])
     require(bool((values < np.array(sizes)).all()), f"cross {number} has a value that its fields cannot have")
-    cross = CrossCoder(tuple(entry["fields"]), sizes, values, entry["n_buckets"], entry["width"])
+    values, kind = values.astype(np.uint32, copy=False), entry.get("kind", "cross")
+    single = not any(encoder.places[field][0].ragged for field in entry["fields"])
+    require(single or kind == "cross", f"statistic {number} has a multi-value field")
+    cross = CrossCoder(tuple(entry["fields"]), sizes, values, entry["n_buckets"], entry["width"], kind)
     require(bool((np.diff(cross.keys) > 0).all()), f"cross {number} has values out of order")
     return cross
 
@@ -157,11 +231,13 @@ def unpack_about(entry: Facts, producer: Producer) -> About:
         crosses=unpack_found(entry["crosses"], producer),
         rules=tuple(Rule(**rule) for rule in entry["rules"]),
         history=tuple(timeless(entry["history"])),  # older files have the seconds
+        n_positive=entry.get("n_positive"),
     )
     require(is_text(about.target), "it has no proper name of the target")
     require(about.metric in get_args(Metric), "it has no known metric")
     require(about.score is None or is_number(about.score), "its score is no number")
     require(is_count(about.n_rows), "it has no proper number of rows")
+    require(about.n_positive is None or is_count(about.n_positive), "it has no proper number of positive rows")
     for rule in about.rules:
         require(all(map(is_text, (rule.name, rule.value, rule.why))), "it has a rule that is no text")
     for record in about.history:
@@ -186,8 +262,9 @@ def unpack_found(entries: Sequence[Facts], producer: Producer) -> tuple[FoundCro
     for entry, cross in zip(entries, producer.crosses, strict=True):
         names, columns = entry["fields"], list(dict.fromkeys(producer.encoder.fields[number].column for number in cross.fields))
         require(entry["columns"] == columns, "it tells of other crosses than it has")
-        n_collisions = entry.get("n_collisions", 0)
+        n_collisions, kind = entry.get("n_collisions", 0), entry.get("kind", "cross")
+        require(kind == cross.kind, "it tells of other crosses than it has")
         proper = is_number(entry["gain"]) and is_number(entry["error"]) and is_count(n_collisions)
         require(proper, f"cross {quoted(' x '.join(names))} has a gain that is no number")
-        crosses.append(FoundCross(tuple(names), tuple(columns), float(entry["gain"]), float(entry["error"]), n_collisions))
+        crosses.append(FoundCross(tuple(names), tuple(columns), float(entry["gain"]), float(entry["error"]), n_collisions, kind))
     return tuple(crosses)

@@ -43,7 +43,7 @@ def summary(model: Model) -> dict[str, Any]:
                 "column": field.column,
                 "n_codes": field.n_codes,
                 **asdict(model.penalties[number]),
-                "strongest": [[shortened(producer.describe(number, code)), float(weight[code])] for code in order],
+                "strongest": [[shortened(model.describe(number, code)), float(weight[code])] for code in order],
             }
         )
     return {
@@ -54,6 +54,7 @@ def summary(model: Model) -> dict[str, Any]:
         "metric": about.metric,
         "validation_score": about.score,
         "intercept": model.intercept,
+        "share_of_statistics": model.share,
         "rules": [{"name": rule.name, "value": rule.value, "why": rule.why} for rule in about.rules],
         "columns": [{"name": column.name, "kind": column.kind, "reason": column.reason} for column in producer.encoder.schema],
         "fields": fields,
@@ -79,9 +80,14 @@ def in_words(facts: dict[str, Any]) -> str:
         "",
         f"crosses, with what each gained in loss a row on fresh folds, and its strongest values ({len(facts['crosses'])})",
     ]
+    if facts["share_of_statistics"]:
+        lines.append(
+            f"  statistics have {100 * facts['share_of_statistics']:g} % of the log-odds, fields and crosses have the rest"
+        )
     for cross in facts["crosses"]:
+        mark = "" if cross["kind"] == "cross" else f" [{cross['kind']}]"
         shared = f", {cross['n_collisions']:,} values share a code" if cross["n_collisions"] else ""
-        lines.append(f"  {' x '.join(cross['fields'])}   {cross['gain']:.5f} ± {cross['error']:.5f}{shared}")
+        lines.append(f"  {' x '.join(cross['fields'])}{mark}   {cross['gain']:.5f} ± {cross['error']:.5f}{shared}")
         lines += [f"      {weight:+.2f}  {value}" for value, weight in cross["strongest"]]
     lines += [
         "",

@@ -18,6 +18,7 @@ from autocross.search.fieldwise import Candidate
 
 Ints = NDArray[np.int64]
 Coded = tuple[CrossCoder, int]  # a cross with its codes, and how many of its values share a bucket with another
+MOST_VALUES = 1 << 16  # most values of a statistic, so that model files stay small
 MOST_BITS = 22  # log2 of the largest number of buckets by which rare keys are recognised
 
 
@@ -70,6 +71,29 @@ def forget(block: Block, crosses: Collection[Cross]) -> None:
         block.codes.pop(cross, None)
 
 
+def counted(engine: Engine, n_rows: int, candidate: Candidate, min_count: int) -> tuple[Ints, NDArray[np.uint32], Ints]:
+    """The keys of a cross in ascending order, the codes of the fields behind each, and how many entries each has. Keys with fewer
+    than ``min_count`` entries may be left out."""
+    # A key in a bucket with few entries is rare. So most keys of a cross with many values need not be counted one by one.
+    n_buckets = min(math.prod(candidate.sizes), 1 << min(MOST_BITS, math.ceil(math.log2(max(n_rows, 2)))))
+    enough = np.packbits(engine.total(sift, candidate, n_buckets, min_count) >= min_count)
+    parts = engine.each(distinct, candidate, n_buckets, enough)
+    keys, first = np.unique(np.concatenate([part[0] for part in parts]), return_index=True)
+    values = np.concatenate([part[1] for part in parts])[first]
+    counts = np.zeros(len(keys), np.int64)
+    for part in parts:
+        counts[np.searchsorted(keys, part[0])] += part[2]
+    return keys, values, counts
+
+
+def statistic_coder(engine: Engine, n_rows: int, candidate: Candidate) -> CrossCoder:
+    """The values of a statistic: all that were seen or, if these are too many, those that were seen more often."""
+    _, values, counts = counted(engine, n_rows, candidate, 1)
+    if len(counts) > MOST_VALUES:
+        values = values[counts > np.sort(counts)[-1 - MOST_VALUES]]
+    return CrossCoder(candidate.cross, candidate.sizes, values, kind="statistic")
+
+
 class CodedCrosses:
     """Keeps track of the crosses whose codes are in the blocks of an engine."""
 
@@ -92,15 +116,7 @@ class CodedCrosses:
     def code(self, candidate: Candidate, min_count: int) -> Coded:
         """Compute the exact codes of a cross and put them into the blocks. The second result is how many of its values share a
         bucket."""
-        # A key in a bucket with few entries is rare. So most keys of a cross with many values need not be counted one by one.
-        n_buckets = min(math.prod(candidate.sizes), 1 << min(MOST_BITS, math.ceil(math.log2(max(self.n_rows, 2)))))
-        enough = np.packbits(self.engine.total(sift, candidate, n_buckets, min_count) >= min_count)
-        parts = self.engine.each(distinct, candidate, n_buckets, enough)
-        keys, first = np.unique(np.concatenate([part[0] for part in parts]), return_index=True)
-        values = np.concatenate([part[1] for part in parts])[first]
-        counts = np.zeros(len(keys), np.int64)
-        for part in parts:
-            counts[np.searchsorted(keys, part[0])] += part[2]
+        keys, values, counts = counted(self.engine, self.n_rows, candidate, min_count)
         kept, hashed = most_frequent(keys, values, counts, min_count, CAP)
         n_hashed = 1 << hash_bits(self.n_rows)
         coder = CrossCoder(candidate.cross, candidate.sizes, kept, n_hashed if len(hashed) else 0)

@@ -59,6 +59,12 @@ def copied(values: NDArray[np.float64], room: NDArray[np.float64]) -> NDArray[np
     return room
 
 
+@changes("odds", reads=("former",))
+def mix(block: Block, share: float) -> None:
+    """Blend the odds with those that were remembered, of which the rest counts."""
+    block.odds = block.former[0] ** (1.0 - share) * block.odds**share
+
+
 def compare(block: Block, loss: Loss, unit: float) -> Ints:
     """Number of rows, summed gain, and summed square of the gain over the remembered losses, in fixed point.
 
@@ -126,7 +132,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What an accepted proposal gains per row, with the standard error, and the score of the set with it."""
+    """What a proposal gains per row, with the standard error, and the score of the set with it."""
 
     gain: float
     error: float
@@ -168,17 +174,43 @@ class Judge:
         if errors is None or gain > errors * error * trial.hope:
             regression.converge(FINE, trial.go_on, proposal.near)
             gain, error = self.gain(regression)
-        needed = 0.0 if errors is None else errors * error
-        proven = errors is None or gain > needed
-        if proven and trial.settle:
+        if trial.settle and (errors is None or gain > errors * error):
             regression.converge(FINE, trial.settle)
-        score = self.score(regression)
+        verdict = Verdict(gain, error, self.score(regression))
+        return self.decide(proposal.name, trial, errors, verdict, former_score, round)
+
+    def blend(
+        self, proposal: Proposal, shares: Sequence[float], has_crosses: bool, former_score: float, round: int
+    ) -> tuple[float, Verdict] | None:
+        """What a fitted regression gains if it is blended with the remembered one, and the best of these shares for its log-odds;
+        None if that is not enough."""
+        regression = proposal.regression
+        gains = {}
+        for share in shares:
+            self.mix(regression, share)
+            gains[share] = self.gain(regression)
+        best = max(shares, key=lambda share: gains[share][0])
+        self.mix(regression, best)
+        verdict = Verdict(*gains[best], self.score(regression))
+        decided = self.decide(proposal.name, proposal.trial, proposal.errors(has_crosses), verdict, former_score, round)
+        return None if decided is None else (best, decided)
+
+    def mix(self, regression: Regression, share: float) -> None:
+        """Put the odds of the regression into the blocks, blended with those of the remembered one."""
+        regression.restore()
+        self.engine.each(mix, share)
+
+    def decide(
+        self, name: str, trial: Trial, errors: float | None, verdict: Verdict, former_score: float, round: int
+    ) -> Verdict | None:
+        """The verdict if the proposal is accepted: its gain must exceed so many standard errors, and the score must rise."""
+        needed = 0.0 if errors is None else errors * verdict.error
         # If all rows that judge have one label, there is no AUC, and the loss alone decides.
-        risen = score > former_score + trial.lift or (math.isnan(score) and errors is not None)
-        accepted = proven and risen
-        facts = {"cross": proposal.name, "gain": gain, "error": error, "needed": needed, "accepted": accepted, "score": score}
-        self.reporter.tell(CrossTried, round=round, **facts)
-        return Verdict(gain, error, score) if accepted else None
+        risen = verdict.score > former_score + trial.lift or (math.isnan(verdict.score) and errors is not None)
+        accepted = (errors is None or verdict.gain > needed) and risen
+        facts = {"cross": name, "gain": verdict.gain, "error": verdict.error, "needed": needed, "accepted": accepted}
+        self.reporter.tell(CrossTried, round=round, **facts, score=verdict.score)
+        return verdict if accepted else None
 
     def gain(self, regression: Regression) -> tuple[float, float]:
         """The gain over the remembered set, for a row of mean weight, and its standard error. Rows of one group or period are not

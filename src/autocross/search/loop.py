@@ -32,7 +32,8 @@ from autocross.search.stopping import Why
 class State:
     """A feature set of the tree: its crosses, and a regression on the folds of its round, with the score and loss there.
 
-    ``rise`` says by how much its round raised the score.
+    ``rise`` says by how much its round raised the score. ``statistics`` is a second regression, whose log-odds count by this
+    ``share``, and those of the first by the rest.
     """
 
     accepted: tuple[Accepted, ...]
@@ -41,6 +42,8 @@ class State:
     score: float = -math.inf
     loss: float = math.inf
     rise: float = math.inf
+    statistics: Regression | None = None
+    share: float = 0.0
 
     @property
     def features(self) -> list[Cross]:

@@ -56,6 +56,25 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StatisticsPolicy:
+    """Which statistics of values are proposed together after the search, and how they are judged.
+
+    All candidates get ``trial.look`` sweeps. The strongest of them go on, with ``trial.go_on`` sweeps, and ``trial.settle`` more
+    each time that they have chosen penalties.
+    """
+
+    orders: tuple[int, ...]
+    strongest: int  # columns whose crosses are candidates
+    many_values: int  # a candidate has a column of at least so many values
+    few_rows: int  # and fewer rows than this for each possible value
+    most_rows: int  # rows that all candidates may count together
+    most: int  # statistics that a model may have
+    penalty: Penalty
+    trial: Trial
+    shares: tuple[float, ...]  # of the log-odds, from which the rows left out choose
+
+
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """The numbers of one way to search. The comments here say what each number is for; those beside the values say why."""
 
@@ -88,6 +107,7 @@ class Policy:
     least_rise: float  # a round that does not raise the metric by more than this is the last
     why_none: Why  # the reason that is given when a round accepts no proposal
     groups: tuple[Group, ...]  # tried in this order after the rounds, until one is accepted
+    statistics: StatisticsPolicy | None  # tried at the end
     faintest: float  # crosses of a group are dropped again if all of them have no more than this share of its effect
     few_rows: int  # a pair of columns with fewer rows for each possible value is sparse
 
@@ -164,6 +184,17 @@ AUTO = Policy(
     least_rise=SLACK,
     why_none=Why.NO_MORE,
     groups=(SPARSE, PAIRS, EVERY_PAIR),
+    statistics=StatisticsPolicy(
+        orders=(1, 2, 3),
+        strongest=9,  # 129 candidates at most
+        many_values=50,  # of fewer values, a cross can learn each
+        few_rows=10,
+        most_rows=10_000_000,  # some seconds; a table of a million rows has its three strongest columns crossed
+        most=40,  # all 122 of a table of ids were hardly better
+        penalty=Penalty(0.0, 10.0, 3000.0),  # a smooth curve over the bins is what makes a statistic worth having
+        trial=replace(TOGETHER, look=3, go_on=5, settle=5, lift=0.002),
+        shares=(0.25, 0.5, 0.75),
+    ),
     faintest=0.05,  # serving is faster without them
     few_rows=10,
 )
@@ -182,6 +213,7 @@ PAPER = replace(
     least_rise=NEVER,
     why_none=Why.NO_RISE,
     groups=(),
+    statistics=None,
 )
 
 
@@ -189,5 +221,5 @@ def policy_of(options: Options) -> Policy:
     """The policy that the options ask for."""
     chosen = PAPER if options.halving == "paper" else AUTO
     if options.penalty == "shared":
-        chosen = replace(chosen, plain=None, smooth=(), shrink=1.0, relax=None, groups=())
+        chosen = replace(chosen, plain=None, smooth=(), shrink=1.0, relax=None, groups=(), statistics=None)
     return chosen

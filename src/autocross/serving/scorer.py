@@ -153,7 +153,7 @@ class Scorer:
         reasons = []
         for number, (coded, field) in enumerate(zip(producer.codes_one(row), producer.fields, strict=True)):
             codes = coded if isinstance(coded, tuple) else (coded,)
-            value = " | ".join(producer.describe(number, code) for code in codes) or "(empty)"
+            value = " | ".join(self.model.describe(number, code) for code in codes) or "(empty)"
             reasons.append(Reason(field.name, value, sum(float(self.model.weights[number][code]) for code in codes)))
         for addition in self.model.additions:
             reasons.append(Reason(addition.reason, "all fields", addition.log_odds_one(producer.encoder.encode_one(row))))

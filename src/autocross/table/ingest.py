@@ -70,9 +70,19 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
 
 def part_of(X: Any, y: Any, sample_weight: Any, schema: Schema, options: OptionList) -> tuple[Part, str]:
     """All rows in memory, for a model that exists already, and the name of the target."""
-    frame, target = take_target(X, y, sample_weight, dialect_of(schema, options))
-    named = settled(frame.select(name for name in (y, sample_weight) if isinstance(name, str)), {})
-    return learnable(frame.with_columns(named.get_columns()), y, sample_weight), target
+    frame, target = with_target(X, y, sample_weight, schema, options)
+    return learnable(frame, y, sample_weight), target
+
+
+def rows_of_fit(
+    X: Any, y: Any, sample_weight: Any, schema: Schema, options: Options
+) -> tuple[pl.DataFrame, NDArray[Any], NDArray[np.int64], str]:
+    """All rows of the table that a model was fitted to, their labels, their numbers in the fit, and the name of the target. Rows
+    that the fit did not learn from have the number -1."""
+    frame, target = with_target(X, y, sample_weight, schema, options)
+    label = label_values(frame, y)
+    counts = that_count(weight_values(frame, sample_weight, len(label)), 0, share_in_time(options, frame.height, frame.width))
+    return frame, label, np.where(counts, np.cumsum(counts) - 1, -1), target
 
 
 def labelled(
@@ -124,17 +134,31 @@ def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | 
     values = label_values(frame, y)
     weight = weight_values(frame, sample_weight, len(values), first_row)
     check_rows(features, len(values))
-    counts = weight > 0
-    if share < 1.0:
-        counts &= mix(THINNING, (first_row or 0) + np.arange(len(values))) < np.uint64(share * 2.0**64)
+    counts = that_count(weight, first_row or 0, share)
     if not counts.all():  # a row of weight zero must leave no trace, not even in a vocabulary
         features, values, weight = features.filter(counts), values[counts], weight[counts]
     return Part(features, values, weight)
 
 
+def that_count(weight: NDArray[np.float32], first_row: int, share: float) -> NDArray[np.bool_]:
+    """Which rows count: those of weight above zero or, if time is short, about that share of them."""
+    counts: NDArray[np.bool_] = weight > 0
+    if share < 1.0:
+        counts &= mix(THINNING, first_row + np.arange(len(weight))) < np.uint64(share * 2.0**64)
+    return counts
+
+
 def declared_text(types: Mapping[str, str]) -> list[str]:
     """Columns that a CSV reader must leave as text, because the user declared them so."""
     return [name for name, kind in types.items() if is_read_as_text(str(kind).partition(":")[0])]
+
+
+def with_target(X: Any, y: Any, sample_weight: Any, schema: Schema, options: OptionList) -> tuple[pl.DataFrame, str]:
+    """The frame for a model that exists already, with a type for the columns of the target and the weights, and the name of the
+    target."""
+    frame, target = take_target(X, y, sample_weight, dialect_of(schema, options))
+    named = settled(frame.select(name for name in (y, sample_weight) if isinstance(name, str)), {})
+    return frame.with_columns(named.get_columns()), target
 
 
 def take_target(X: Any, y: Any, sample_weight: Any, dialect: Dialect) -> tuple[pl.DataFrame, str]:

@@ -21,14 +21,15 @@ from fsspec import AbstractFileSystem, register_implementation
 from polars.testing import assert_frame_equal
 
 from autocross import AutoCross, AutoCrossClassifier, load
-from autocross.errors import ColumnError, FileError, LabelError, OptionError, TableError
+from autocross.errors import ColumnError, FileError, LabelError, OptionError, TableError, TableWarning
 from autocross.serving.scorer import Scorer, probabilities, probability
 from autocross.table import files
 from autocross.table.coerce import typed
 from autocross.table.columns import NO_TIME, ListColumn, NumberColumn, TextColumn
+from autocross.table.digest import digest
 from autocross.table.files import read, write
 from autocross.table.frames import settled, to_polars
-from autocross.table.inference import infer
+from autocross.table.inference import infer, looks_like_an_id
 from autocross.table.labels import match_labels, read_labels
 from autocross.table.remote import Remote
 from autocross.table.values import moment_of, number_of, stored_text, text_of
@@ -399,6 +400,88 @@ def test_the_kind_by_rule(name: str) -> None:
 def test_a_column_left_out_has_a_reason(values: list[Any], reason: str) -> None:
     (found,) = infer(pl.DataFrame({"x": values}), {}, {})
     assert (found.kind, found.reason) == ("ignore", reason)
+
+
+DRAW = np.random.default_rng(11)
+WHICH = DRAW.integers(0, 300, 6000)  # of 300 users, shops or products
+DAYS = np.array([year * 10_000 + month * 100 + day for year in (2023, 2024) for month in range(1, 13) for day in range(1, 28)])
+PRICES = np.sort(np.exp(DRAW.normal(5, 1, 300)).astype(int))
+
+WHOLE_NUMBERS: dict[str, tuple[str, Any, bool]] = {
+    "ids": ("user", DRAW.integers(10**6, 10**8, 300)[WHICH], True),
+    "ids as floats, some of them missing": ("user", np.where(WHICH > 250, np.nan, DRAW.integers(0, 10**6, 300)[WHICH]), True),
+    "ids of 64 bits": ("user", DRAW.integers(2**60, 2**62, 300)[WHICH], True),
+    "ids, a few of them frequent": ("user", DRAW.integers(0, 10**7, 300)[WHICH * WHICH // 300], True),
+    "ids that count up, by their name": ("shop_id", WHICH, True),
+    "ids with few rows, by their name": ("UserID", DRAW.integers(0, 3000, 6000), True),
+    "ids that hardly repeat, by their name": ("user_id", DRAW.integers(0, 10**6, 6000), False),
+    "ids that all differ": ("user_id", np.arange(6000), False),
+    "few ids": ("shop_id", WHICH % 30, False),
+    "postcodes": ("zip", DRAW.integers(10_000, 99_999, 300)[WHICH], True),
+    "ages": ("age", DRAW.integers(0, 110, 6000), False),
+    "years": ("year", DRAW.integers(1880, 2025, 6000), False),
+    "counts": ("visits", DRAW.geometric(0.01, 6000), False),
+    "numbers from 0 to n": ("place", WHICH, False),
+    "incomes": ("income", np.exp(DRAW.normal(8, 1, 6000)).astype(int), False),
+    "incomes in hundreds": ("income", np.exp(DRAW.normal(8, 1, 6000)).astype(int) // 100 * 100, False),
+    "prices": ("price", PRICES[WHICH], False),
+    "prices that end in 9": ("price", 1000 * WHICH + 999, False),
+    "mostly zero": ("gain", np.where(DRAW.random(6000) < 0.9, 0, DRAW.integers(0, 10**5, 300)[WHICH]), False),
+    "measurements": ("grams", DRAW.normal(50_000, 9000, 6000).astype(int), False),
+    "days": ("day", DAYS[DRAW.integers(0, len(DAYS), 6000)], False),
+    "seconds": ("at", DRAW.integers(1_600_000_000, 1_700_000_000, 300)[WHICH], False),
+    "numbers with decimals": ("user_id", WHICH / 7, False),
+    "what was paid": ("paid", DRAW.integers(0, 5000, 6000), False),
+}
+
+
+@pytest.mark.parametrize("case", WHOLE_NUMBERS)
+def test_whole_numbers_that_look_like_ids(case: str) -> None:
+    name, values, expected = WHOLE_NUMBERS[case]
+    assert looks_like_an_id(digest(pl.Series(name, values, nan_to_null=True))) == expected
+
+
+NAMES_OF_IDS = ["id", "user_id", "userId", "UserID", "user.ID", "shop ids", "userid", "country-code", "ZipCode", "zip", "postcode"]
+OTHER_NAMES = [
+    "paid",
+    "amount_paid",
+    "bid",
+    "PAID",
+    "humid",
+    "Covid",
+    "grid",
+    "barcodes",
+    "gzip",
+    "identity",
+    "idle",
+    "code_length",
+]
+
+
+@pytest.mark.parametrize("name", [*NAMES_OF_IDS, *OTHER_NAMES])
+def test_names_of_ids(name: str) -> None:
+    assert looks_like_an_id(digest(pl.Series(name, WHICH))) == (name in NAMES_OF_IDS)
+
+
+def test_columns_that_look_like_ids_are_named_in_one_warning() -> None:
+    rows = pl.DataFrame({"user": WHOLE_NUMBERS["ids"][1], "shop_id": WHICH, "age": WHICH // 4, "y": WHICH % 2}).head(2000)
+    numbers = AutoCross(quiet=True, engine="serial", max_crosses=0)
+    with pytest.warns(TableWarning, match="Columns 'shop_id', 'user' look like ids") as warned:
+        numbers.fit(rows, "y")
+    (message,) = [str(warning.message) for warning in warned]
+    assert "types={'shop_id': 'categorical', 'user': 'categorical'} (--type shop_id=categorical)" in message
+    assert {column.name: column.kind for column in numbers.model_.producer.encoder.schema}["user"] == "numerical"
+    for kind in ("categorical", "numerical"):
+        AutoCross(quiet=True, engine="serial", max_crosses=0, types={"user": kind, "shop_id": kind}).fit(rows, "y")
+
+
+@pytest.mark.parametrize("table", ["adult_train", "bank", "credit", "criteo", "hospital", "shop", "search_ads"])
+def test_ids_of_the_benchmark_tables(table: str, benchmark_data: Callable[[str], pl.DataFrame]) -> None:
+    rows = benchmark_data(table).drop("label")
+    kind = kinds(rows)
+    found = {name for name in rows.columns if kind[name] == "numerical" and looks_like_an_id(digest(rows[name]))}
+    ids = {"ad_id", "advertiser_id", "query_id", "keyword_id", "title_id", "description_id", "user_id"}
+    assert found == (ids if table == "search_ads" else set())
 
 
 @pytest.mark.parametrize("kind", ["categorical", "numerical", "time", "ignore", "multivalue:|"])

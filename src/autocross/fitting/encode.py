@@ -26,7 +26,7 @@ from autocross.reading import Recipe
 from autocross.table.coerce import texts, typed, typed_column
 from autocross.table.columns import TimeColumn
 from autocross.table.digest import Digest
-from autocross.table.inference import columns_in_words, infer, infer_all
+from autocross.table.inference import columns_in_words, infer, infer_all, looks_like_an_id
 from autocross.table.labels import Classes
 from autocross.table.schema import ColumnSchema, Schema
 from autocross.table.source import Source
@@ -106,9 +106,25 @@ def decide_schema(run: Run, contents: Contents, names: Collection[str]) -> Schem
             )
         else:
             reporter.notice(f"column {column.name!r} is {column.kind}: {column.reason}")
+    warn_of_ids(run, contents, schema)
     if all(column.kind == "ignore" for column in schema):
         raise TableError("No column is left to learn from. Give columns that vary, or a kind for one of them by types=.")
     return (*schema, *(ColumnSchema(name, "ignore", "text", UNREAD) for name in unread))
+
+
+def warn_of_ids(run: Run, contents: Contents, schema: Schema) -> None:
+    """Say which columns are numbers by rule, but look like ids."""
+    by_rule = {column.name for column in schema if column.kind == "numerical" and column.reason != "declared"}
+    ids = sorted(digest.name for digest in contents.digests if digest.name in by_rule and looks_like_an_id(digest))
+    if not ids:
+        return
+    shown = ", ".join(map(repr, ids[:10])) + (" and more" if len(ids) > 10 else "")
+    declared = ", ".join(f"{name!r}: 'categorical'" for name in ids[:10])
+    subject = f"Column {shown} looks like an id, but is" if len(ids) == 1 else f"Columns {shown} look like ids, but are"
+    run.reporter.warn(
+        f"{subject} treated as numbers, as all whole numbers are: neighbours share bins. If their order means nothing, declare "
+        f"types={{{declared}}} (--type {ids[0]}=categorical). To keep them numbers without this warning, declare 'numerical'."
+    )
 
 
 def decide_encoding(run: Run, n_rows: int, schema: Schema) -> EncodingPlan:

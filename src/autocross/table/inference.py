@@ -7,22 +7,40 @@
    coarsest granularity would give each its own bin anyway), otherwise numerical.
 4. Left out, with a warning: a column that is constant or always missing; text or integers that differ in every row of a table of 50
    rows or more (an id, or a row number; floats are measurements, even if all of them are whole); structs, bytes and lists of lists.
+
+Whole numbers that are numerical by rule, but look like ids, stay numerical; `looks_like_an_id` tells which they are.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from autocross.errors import ColumnError, OptionError
-from autocross.table.digest import Digest, digest
+from autocross.table.digest import BITS, Digest, digest
 from autocross.table.schema import READINGS, ColumnSchema, Schema, Stored, parse_kind
 from autocross.table.values import BOOLEAN_WORDS, ISO_MOMENT, MISSING_TEXTS, MOMENT
 
 FEW_VALUES = 10
 ROWS_TO_CALL_IT_AN_ID = 50
+
+# What makes repeated whole numbers look like ids. Below a hundred values, a field of a hundred bins gives each its own anyway.
+VALUES_OF_AN_ID = 100
+ROWS_OF_AN_ID, ROWS_IF_NAMED = 3, 1.2  # on average; fewer are enough if the name says that it is an id
+HOLES_OF_AN_ID = 20  # numbers that do not occur, for each one that does
+MOST_OF_A_DIGIT = 0.3  # share of the values that may end in the same digit; amounts and prices end in 0, 5 or 9
+SECONDS = (946_684_800, 2_208_988_800)  # from 2000 to 2040; numbers in between may be moments, as may their thousandfold
+
+# The last word of a name that tells an id, in any of the ways to write several words: user_id, UserID, shop.code, zip.
+OF = "user|item|product|customer|client|member|shop|store|merchant|movie|film|book|article|ad|account|device|session|order"
+ID_NAME = re.compile(
+    rf"(?:.*(?:[\W_]|(?<=[a-z0-9])(?=[A-Z])))?(?i:ids?|(?:{OF})id|code|(?:zip|post|postal)_?code|zip|plz|postcode)"
+)
 
 
 def infer(frame: pl.DataFrame, types: Mapping[str, str], left_out: Mapping[str, str]) -> Schema:
@@ -137,6 +155,46 @@ def inferred(column: Digest) -> ColumnSchema:
     if whole and n_values <= FEW_VALUES:
         return decide("categorical", f"whole numbers with {n_values} different values")
     return decide("numerical", f"numbers with {n_values:,} different values")
+
+
+def looks_like_an_id(column: Digest) -> bool:
+    """Whether a column of whole numbers looks like the id of a user or a shop, or like a code.
+
+    If its name says so, many values are enough. Without such a name its numbers must repeat and still leave large holes. A
+    measurement, a count or an amount does not: where its numbers repeat, most of those in between occur too. It is looked at where
+    half of the rows lie, because counts and amounts have holes in their long tails.
+    """
+    if not column.whole or column.all_differ or column.n_values < VALUES_OF_AN_ID:
+        return False
+    column = column.loaded()
+    values, n = column.values.cast(pl.Float64).fill_null(np.nan).to_numpy(), column.n
+    finite = np.isfinite(values)
+    values, n = values[finite], n[finite]
+    if len(values) < VALUES_OF_AN_ID:
+        return False
+    order = np.argsort(values)
+    values, n = values[order], n[order]
+    if is_moment(values):
+        return False
+    if ID_NAME.fullmatch(column.name):
+        return bool(n.sum() >= ROWS_IF_NAMED * len(values))
+    if column.bits < BITS or n.sum() < ROWS_OF_AN_ID * len(values):
+        return False
+    if np.bincount((values % 10).astype(np.int64)).max() > MOST_OF_A_DIGIT * len(values):
+        return False
+    first, last = np.searchsorted(np.cumsum(n), (n.sum() * 0.25, n.sum() * 0.75))
+    values, n = values[first : last + 1], n[first : last + 1]
+    return bool(np.ptp(values) >= HOLES_OF_AN_ID * len(values) and n.sum() >= ROWS_OF_AN_ID * len(values))
+
+
+def is_moment(values: NDArray[np.float64]) -> bool:
+    """Whether sorted whole numbers may be days, such as 20261118, or moments in seconds or milliseconds."""
+    low, high = values[0], values[-1]
+    if any(SECONDS[0] * unit <= low and high <= SECONDS[1] * unit for unit in (1, 1e3, 1e6, 1e9)):
+        return True
+    year, month, day = values // 10_000, values // 100 % 100, values % 100
+    whole_days = (year >= 1800) & (year <= 2200) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    return bool(whole_days.all())
 
 
 def is_boolean(series: pl.Series) -> bool:

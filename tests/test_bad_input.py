@@ -246,7 +246,8 @@ def test_the_largest_and_the_smallest_numbers() -> None:
             "tiny": rng.integers(1, 1_000, 300) * 5e-324,
         }
     )
-    model = classifier(granularities=[10, 1_000]).fit(frame, frame["wide"].to_numpy() > 0)
+    with pytest.warns(TableWarning, match="'wide' alone predicts the label"):
+        model = classifier(granularities=[10, 1_000]).fit(frame, frame["wide"].to_numpy() > 0)
     alone = [model.scorer_.score_one(row) for row in frame.iter_rows(named=True)]
     assert model.predict_proba(frame)[:, 1].tolist() == alone
     assert ((np.array(alone) > 0.5) == (frame["wide"].to_numpy() > 0)).mean() > 0.95

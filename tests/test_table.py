@@ -464,7 +464,9 @@ def test_names_of_ids(name: str) -> None:
 
 
 def test_columns_that_look_like_ids_are_named_in_one_warning() -> None:
-    rows = pl.DataFrame({"user": WHOLE_NUMBERS["ids"][1], "shop_id": WHICH, "age": WHICH // 4, "y": WHICH % 2}).head(2000)
+    rows = pl.DataFrame(
+        {"user": WHOLE_NUMBERS["ids"][1], "shop_id": WHICH, "age": WHICH // 4, "y": DRAW.integers(0, 2, 6000)}
+    ).head(2000)
     numbers = AutoCross(quiet=True, engine="serial", max_crosses=0)
     with pytest.warns(TableWarning, match="Columns 'shop_id', 'user' look like ids") as warned:
         numbers.fit(rows, "y")

@@ -14,6 +14,7 @@ from autocross.blocks import INTERCEPT, Block, draw_folds, keep_fields, narrowed
 from autocross.encoding.encoder import Encoder
 from autocross.events import PhaseStarted, StepDone
 from autocross.features import Penalty, least_rows
+from autocross.fitting import leaks
 from autocross.fitting.encode import Encoded
 from autocross.fitting.run import Run
 from autocross.models import tuning
@@ -64,7 +65,8 @@ class Tuned:
 
 
 def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
-    """Choose granularities, then penalties, and then check whether random folds would have promised too much."""
+    """Choose granularities, then penalties, and then look for what makes the score too good to be true."""
+    twins = leaks.find_twins(run, encoded)
     layout = lay_out(run, encoded, kept_granularities(run, encoded))
     keep(Best(layout.encoder))
     regression = tuned(run, encoded, layout.encoder, keep)
@@ -72,6 +74,8 @@ def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
     keep(Best(layout.encoder, regression, (), score))
     run.history.append({"seconds": run.reporter.seconds, "crosses": 0, "score": score})
     run.reporter.count_workers(run.engine, "tuning penalties")
+    leaks.warn_of_answers(run, encoded, layout.encoder, regression, score)
+    leaks.warn_of_twins(run, twins)
     if look_for_leaks(run, encoded, regression, score):
         draw_folds(run.engine, encoded.folds.plan)
         regression = again(regression)

@@ -111,6 +111,15 @@ def test_copies_of_rows_give_two_figures(options: dict[str, Any]) -> None:
     assert message.endswith("Drop duplicates, or name what twins share by groups=.")
 
 
+@pytest.mark.parametrize("label", [0, 1])
+def test_copies_of_one_label_are_called_oversampling(label: int) -> None:
+    rows = table()
+    (message,) = said(pl.concat([rows, *[rows.filter(pl.col("y") == label)] * 9]))
+    assert message.startswith(f"100% of the rows with label {label} have a twin in another fold that is equal in every column")
+    assert "and 0% of the others have, as after oversampling" in message
+    assert message.endswith("Drop duplicates; sample weights can do what copies are for.")
+
+
 def of_few_values() -> pl.DataFrame:
     """Rows that are equal by chance, because there are few values. The label depends on both columns."""
     rng = np.random.default_rng(1)

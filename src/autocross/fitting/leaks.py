@@ -33,6 +33,7 @@ PRIOR = 3.0  # rows like all others that are added to those of a code
 
 TWINS = 0.05  # share of the rows that have a twin in another fold
 TOO_GOOD = 0.005  # by how much AUC twins must raise the score; crosses, which can tell single rows, will make more of it
+COPIED, NOT_COPIED = 0.9, 0.5  # shares of the rows of two labels that have a twin, if only those of one label were copied
 DISAGREE = 0.5  # twins whose labels differ at least this share as often as the model expects are no copies
 
 
@@ -154,7 +155,7 @@ def judged_rows(block: Block) -> tuple[Ints, NDArray[np.float64], NDArray[np.flo
     return block.row[block.fold < block.odds.shape[1]], log_odds, weight
 
 
-def warn_of_twins(run: Run, twins: Twins | None) -> None:
+def warn_of_twins(run: Run, encoded: Encoded, twins: Twins | None) -> None:
     """Warn if copies of rows in other folds make the score of the regression in the blocks look better than it is."""
     if twins is None:
         return
@@ -164,15 +165,29 @@ def warn_of_twins(run: Run, twins: Twins | None) -> None:
     row, log_odds, weight = row[order], log_odds[order], weight[order].astype(np.float64)
     label, single = twins.label[row], ~twins.apart[row]
     n_rarer = int(np.bincount(label[single], minlength=2).min())
-    if n_rarer < FEWEST or not are_copies(twins, row[~single], log_odds[~single]):
+    if single.all() or not are_copies(twins, row[~single], log_odds[~single]):
         return
     of_all, of_single = auc(label, log_odds, weight), auc(label[single], log_odds[single], weight[single])
-    if of_all - of_single > max(TOO_GOOD, (of_single * (1 - of_single) / n_rarer) ** 0.5):  # a standard error, roughly
+    if n_rarer < FEWEST:
+        warn_of_oversampling(run, encoded, label, single, of_all)
+    elif of_all - of_single > max(TOO_GOOD, (of_single * (1 - of_single) / n_rarer) ** 0.5):  # a standard error, roughly
         run.reporter.warn(
             f"{1 - single.mean():.0%} of the rows have a twin in another fold that is equal in every column, so models have seen "
             f"what judges them: the AUC without crosses is {of_all:.4f} on all rows left out, but {of_single:.4f} on those without "
             "a twin. The lower figure is the honest one for rows that are no copies. Drop duplicates, or name what twins share by "
             "groups=."
+        )
+
+
+def warn_of_oversampling(run: Run, encoded: Encoded, label: NDArray[np.uint8], single: NDArray[np.bool_], of_all: float) -> None:
+    """Warn if the rows of one label were copied and those of the other were not. Hardly any row of the first is single then."""
+    shares = [float((~single & (label == which)).sum() / max(1, (label == which).sum())) for which in (0, 1)]
+    if max(shares) > COPIED and min(shares) < NOT_COPIED and 0 < label.sum() < len(label):
+        word = encoded.rows.classes.words[int(np.argmax(shares))]
+        run.reporter.warn(
+            f"{max(shares):.0%} of the rows with label {word!r} have a twin in another fold that is equal in every column, and "
+            f"{min(shares):.0%} of the others have, as after oversampling: models have seen what judges them, and the AUC without "
+            f"crosses, {of_all:.4f}, is not that of new rows. Drop duplicates; sample weights can do what copies are for."
         )
 
 

@@ -75,7 +75,7 @@ def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
     run.history.append({"seconds": run.reporter.seconds, "crosses": 0, "score": score})
     run.reporter.count_workers(run.engine, "tuning penalties")
     leaks.warn_of_answers(run, encoded, layout.encoder, regression, score)
-    leaks.warn_of_twins(run, twins)
+    leaks.warn_of_twins(run, encoded, twins)
     if look_for_leaks(run, encoded, regression, score):
         draw_folds(run.engine, encoded.folds.plan)
         regression = again(regression)

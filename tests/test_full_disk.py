@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 ALONE = ["unshare", "--mount", "--map-root-user"]
 
 FIT = """
-import json, os, subprocess, sys, traceback
+import json, os, subprocess, sys, threading, traceback
 from autocross import AutoCrossClassifier
 from autocross.table import ingest
 from autocross.errors import FileError
@@ -40,9 +40,12 @@ for size in sizes:
     except FileError as error:
         seen["error"] = str(error)
         seen["steps"] = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
-    left = os.statvfs(folder)
+    for _ in range(1000):  # a thread that had no turn since may still hold the array of its last task
+        left = os.statvfs(folder)
+        seen["used"] = (left.f_blocks - left.f_bfree) * left.f_bsize
+        if not seen["used"] or threading.Event().wait(0.01):
+            break
     seen["left"] = os.listdir(folder)
-    seen["used"] = (left.f_blocks - left.f_bfree) * left.f_bsize
     print(json.dumps(seen), flush=True)
 """
 

@@ -146,7 +146,7 @@ def test_where_nothing_is_wrong_twins_are_not_mentioned(case: str) -> None:
 
 
 def test_many_rows_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaks, "EXACT_ROWS", 1000)
+    monkeypatch.setattr("autocross.fitting.run.EXACT_ROWS", 1000)
     assert said(with_copies(table(), 0.6)) == []
 
 

@@ -15,8 +15,9 @@ from autocross.blocks import Block, Cross, stem_key
 from autocross.encoding.encoder import Encoder
 from autocross.features import RARE
 from autocross.fingerprint import held_by
+from autocross.fitting import run as running
 from autocross.fitting.encode import Encoded
-from autocross.fitting.run import EXACT_ROWS, Run
+from autocross.fitting.run import Run
 from autocross.folds import Folds
 from autocross.hashing import mix
 from autocross.models.logistic import Regression, left_out, left_out_bins
@@ -127,7 +128,7 @@ def row_hashes(block: Block, of_words: Sequence[int]) -> tuple[Ints, NDArray[np.
 def find_twins(run: Run, encoded: Encoded) -> Twins | None:
     """The rows that have twins in other folds; None if they are few, or if nobody looks for them. Needs the stems in the blocks."""
     n_rows = encoded.rows.n_rows
-    if encoded.folds.kind != "random" or n_rows > EXACT_ROWS or encoded.rows.n_rarer < FEWEST:
+    if encoded.folds.kind != "random" or n_rows > running.EXACT_ROWS or encoded.rows.n_rarer < FEWEST:
         return None
     of_words = [number for number, stem in enumerate(encoded.encoder.stems) if not stem.tables]
     hashes, label = np.zeros(n_rows, np.uint64), np.zeros(n_rows, np.uint8)

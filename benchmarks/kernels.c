@@ -288,8 +288,9 @@ static double solve_chain(int64_t m, const double *restrict slope, double *restr
 
 double chained_step(
     SUMS, double unit, const double *restrict weight, TIED, const int64_t *restrict order, const double *restrict gap,
-    double l2, double smooth, double *restrict delta, int64_t n, int64_t n_models
+    const double *restrict place, double l2, double smooth, double slope_of_line, double *restrict delta, int64_t n, int64_t n_models
 ) {
+    (void)place, (void)slope_of_line;  // only small tables have a line
     int64_t *code = malloc(n * sizeof *code), promised = 0;
     double *hold = malloc(4 * n * sizeof *hold), *slope = hold + n, *bend = slope + n, *move = bend + n;
     for (int64_t k = 0; k < n_models; k++) {

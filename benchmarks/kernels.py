@@ -215,7 +215,17 @@ def numpy_step(sums: Array, unit: float, weight: Array, tied: Array, l1: float, 
 
 
 def numpy_chained_step(
-    sums: Array, unit: float, weight: Array, tied: Array, order: Array, gap: Array, l2: float, smooth: float, delta: Array
+    sums: Array,
+    unit: float,
+    weight: Array,
+    tied: Array,
+    order: Array,
+    gap: Array,
+    _place: Array,
+    l2: float,
+    smooth: float,
+    _slope: float,
+    delta: Array,
 ) -> float:
     place, link, promised = np.cumsum(gap), np.cumsum(gap == 0), 0.0
     for k in range(weight.shape[1]):
@@ -343,7 +353,8 @@ def code_cases(codes: Codes) -> list[Case]:
     first_steps = (sums, UNIT, codes.tied, PENALTIES, 1, factors)
     step = (parts, UNIT, codes.weight, codes.tied, L1, L2, 1, delta)
     centre = (codes.weight.copy(), codes.tied, UNIT, np.zeros(n_models))
-    chained = (parts, UNIT, codes.weight, codes.tied, codes.order, codes.gap, L2, SMOOTH, delta)
+    # Without a slope: only small tables have one.
+    chained = (parts, UNIT, codes.weight, codes.tied, codes.order, codes.gap, np.zeros(n_codes), L2, SMOOTH, 0.0, delta)
     return [
         Case("tie", tie, sums.shape, partial(numpy_tie, *tie)),
         Case("first_steps", first_steps, (n_codes, n_models, n_parts, len(PENALTIES)), partial(numpy_first_steps, *first_steps)),

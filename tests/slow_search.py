@@ -70,7 +70,7 @@ def kept_near(w: float, move: float) -> float:
 
 
 def times(penalty: Penalty, factor: float) -> Penalty:
-    return Penalty(factor * penalty.l1, factor * penalty.l2, factor * penalty.smooth)
+    return Penalty(factor * penalty.l1, factor * penalty.l2, factor * penalty.smooth, factor * penalty.slope)
 
 
 def bin_of(odds: float) -> int:
@@ -304,8 +304,8 @@ class Models:
         for penalty in [times(term.penalty, factor) for factor in tuning.NEAR]:
             delta, _ = self.step(term, penalty)
             loss = self.left_out_loss(self.n_rows, term.own, {key: float(np.exp(change)) for key, change in delta.items()})
-            distance = float(np.log10(penalty.l2 / anchor.l2))
-            tries.append((loss + distrust * (distance * distance), penalty, delta))
+            distance = abs(float(np.log10(penalty.l2 / anchor.l2)))
+            tries.append((loss + tuning.DISTRUST_OF_FEW * distrust * distance, penalty, delta))
         _, term.penalty, delta = min(tries, key=lambda tried: tried[0])
         self.move(term, delta)
 
@@ -315,7 +315,7 @@ class Models:
         def loss(penalty: Penalty) -> float:
             for cross in self.terms:
                 self.terms[cross].penalty = penalty if cross else Penalty(0.0, 0.0)
-            self.converge(tuning.FEW_SWEEPS, tolerance=tuning.ROUGH)
+            self.converge(tuning.SHARED_SWEEPS, tolerance=tuning.ROUGH)
             return self.left_out_loss(self.n_rows)
 
         best = begun = Penalty(0.0, 10.0)

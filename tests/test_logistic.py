@@ -25,7 +25,7 @@ from autocross.engines import Engine, SerialEngine
 from autocross.features import FIRST, Field, FieldCodes, Penalty, in_order
 from autocross.folds import ALL, FoldPlan
 from autocross.models import metrics, tuning
-from autocross.models.logistic import Regression, roughness
+from autocross.models.logistic import Regression, smoothness_and_line
 from autocross.table.coerce import typed
 from autocross.table.inference import infer
 
@@ -172,45 +172,56 @@ def test_the_loss_never_rises(seed: int, penalty: Penalty, ragged: bool, warm: b
 def with_neighbours(regression: Regression, penalty: Penalty) -> Regression:
     """The same regression, the codes of its second field being neighbours."""
     term = regression.terms[(1,)]
-    term.field, term.penalty = replace(term.field, chain=in_order(term.field.n_codes)), penalty
+    places = np.random.default_rng(1).normal(size=term.field.n_codes - FIRST).cumsum()
+    term.field, term.penalty = replace(term.field, chain=in_order(term.field.n_codes, places - places.mean())), penalty
     return regression
 
 
-@given(st.integers(0, 10_000), st.sampled_from([0.1, 3.0, 1000.0]), st.booleans())
+HELD = [Penalty(0, 0.01, 0.1), Penalty(0, 0.01, 1000.0), Penalty(0, 3.0, 0.0, 1.0), Penalty(0, 0.01, 3.0, 0.1)]
+
+
+@given(st.integers(0, 10_000), st.sampled_from(HELD), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_the_loss_never_rises_while_neighbours_are_held_together(seed: int, smooth: float, warm: bool) -> None:
+def test_the_loss_never_rises_while_neighbours_are_held_together(seed: int, penalty: Penalty, warm: bool) -> None:
     problem = Problem(seed, 60, [5, 12])
     fold = (np.arange(60) % 2).astype(np.uint8)
-    regression = with_neighbours(problem.regression(Penalty(), None, fold, 2, min_count=3), Penalty(0, 0.01, smooth))
+    min_count = 1 if penalty.slope else 3  # only bins of numbers have a line, and these are never tied
+    regression = with_neighbours(problem.regression(Penalty(), None, fold, 2, min_count=min_count), penalty)
     if warm:
         start = np.random.default_rng(seed).normal(0, 5, (12, 2))
         regression.move((1,), np.where(regression.terms[(1,)].tied, start[1], start))
     assert_it_never_rises(regression)
 
 
-def test_neighbours_held_together_end_at_the_optimum_of_a_general_optimiser() -> None:
+@pytest.mark.parametrize("penalty", [Penalty(0, 0.5, 7.0), Penalty(0, 5.0, 0.0, 0.5), Penalty(0, 0.5, 70.0, 0.5)], ids=str)
+def test_neighbours_held_together_end_at_the_optimum_of_a_general_optimiser(penalty: Penalty) -> None:
     problem = Problem(4, 300, [6, 15])
-    penalty = Penalty(0, 0.5, 7.0)
-    regression = with_neighbours(problem.regression(penalty), penalty)
+    regression = with_neighbours(problem.regression(replace(penalty, slope=0.0)), penalty)
+    chain = regression.terms[(1,)].field.chain
+    assert chain is not None
     regression.converge(1e-16, 20_000)
     matrix = hstack([csr_matrix(np.ones((300, 1))), *problem.one_hot()], format="csr")
 
-    def objective(weight: np.ndarray) -> float:
+    def objective(parameters: np.ndarray) -> float:
+        weight, slope = parameters[:-1], parameters[-1] if penalty.slope else 0.0
         z = matrix @ weight
-        neighbours = np.diff(weight[1 + 6 + FIRST :])
         loss = np.logaddexp(0, np.where(problem.label == 1, -z, z)).sum()
-        return float(loss + penalty.l2 / 2 * (weight[1:] ** 2).sum() + penalty.smooth / 2 * (neighbours**2).sum())
+        off = weight[1:].copy()
+        off[6:] -= slope * chain.place  # the distances of the second field's weights from the line
+        held = penalty.l2 / 2 * (off**2).sum() + penalty.smooth / 2 * (np.diff(off[6 + FIRST :]) ** 2).sum()
+        return float(loss + held + penalty.slope / 2 * slope**2)
 
-    best = minimize(objective, np.zeros(matrix.shape[1]), method="BFGS", options={"gtol": 1e-6})
+    best = minimize(objective, np.zeros(matrix.shape[1] + 1), method="BFGS", options={"gtol": 1e-6})
     assert regression.objective()[0] == pytest.approx(best.fun, rel=1e-9)
-    np.testing.assert_allclose(problem.probability(regression), 1 / (1 + np.exp(-(matrix @ best.x))), atol=1e-4)
+    np.testing.assert_allclose(problem.probability(regression), 1 / (1 + np.exp(-(matrix @ best.x[:-1]))), atol=1e-4)
 
 
 def test_a_rare_code_is_passed_over_and_its_gap_kept() -> None:
     chain = in_order(7)
     tied = np.array([False, False, False, True, False, False, False])
     weight = np.array([9.0, 9.0, 1.0, 5.0, 3.0, 3.0, 2.0])
-    assert roughness(chain, weight, tied) == pytest.approx((3 - 1) ** 2 / 2 + 0 + 1)
+    rough = (3 - 1) ** 2 / 2 + 0 + 1
+    assert smoothness_and_line(chain, weight, tied, Penalty(0.0, 1.0, 10.0)) == pytest.approx(10.0 / 2 * rough)
 
 
 def test_neighbours_of_a_cross_differ_along_its_finest_ordered_field() -> None:

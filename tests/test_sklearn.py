@@ -315,7 +315,7 @@ def test_transform_does_not_look_at_the_target(people: pl.DataFrame) -> None:
 
 
 def test_labels_do_not_change_how_values_are_coded(X: pl.DataFrame, y: NDArray[Any]) -> None:
-    words = X.select("job", "member", "rooms")  # of a numerical column, labels choose the granularities
+    words = X.select("job", "member", pl.col("rooms").clip(1, 2))  # of a numerical column, labels choose the granularities
     labels = [y, 1 - y, np.random.default_rng(3).permutation(y)]
     first, *others = [make_cross().fit_transform(words, one) for one in labels]
     assert all((first != other).nnz == 0 for other in others)
@@ -498,6 +498,22 @@ def test_refit_learns_new_weights_for_the_same_fields(classifier: AutoCrossClass
 def test_refit_on_the_same_rows_changes_little(classifier: AutoCrossClassifier, X: pl.DataFrame, y: NDArray[Any]) -> None:
     again = copy.deepcopy(classifier).refit(X, y)
     np.testing.assert_allclose(again.predict_proba(X), classifier.predict_proba(X), atol=1e-3)
+
+
+def test_few_rows_learn_a_straight_line_and_a_saved_model_is_refitted_to_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    rows = pl.DataFrame({"x": x, "y": rng.random(300) < 1 / (1 + np.exp(-2 * x))})
+    fitted = AutoCrossClassifier(quiet=True, max_crosses=0).fit(rows, "y")
+    assert all(penalty.slope > 0 for penalty in fitted.model_.penalties)
+    far = pl.DataFrame({"x": np.linspace(-1.5, 1.5, 31)})
+    steepness = np.polyfit(far["x"], fitted.decision_function(far), 1)[0]
+    assert 1.4 < steepness < 2.6
+    fitted.save(tmp_path / "model.acx")
+    again = copy.deepcopy(fitted)
+    again._keep(load(tmp_path / "model.acx").model)  # a file has no places of bins; refit finds them
+    again.refit(rows, "y")
+    np.testing.assert_allclose(again.decision_function(far), fitted.decision_function(far), atol=1e-3)
 
 
 def test_a_weight_of_2_is_the_row_twice_but_for_the_penalties(

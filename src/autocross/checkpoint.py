@@ -321,9 +321,9 @@ class Unpacking:
 
     def penalty(self, strengths: Any) -> Penalty:
         """The penalty of a field; those chosen field by field have no l1."""
-        l1, l2, smooth = (finite(value, "penalty", least=0.0) for value in strengths)
+        l1, l2, smooth, slope = (finite(value, "penalty", least=0.0) for value in strengths)
         require(l2 > 0.0 and (l1 == 0.0 or self.options.penalty == "shared"), "it has an impossible penalty")
-        return Penalty(l1, l2, smooth)
+        return Penalty(l1, l2, smooth, slope)
 
     def cross(self, parts: Any) -> Cross:
         """The fields of a cross."""

@@ -177,7 +177,8 @@ class CrossCoder:
         values = values[order]
         linked = (values[1:, :-1] == values[:-1, :-1]).all(axis=1) & (values[:-1, -1] >= FIRST)
         gap = np.where(linked, np.diff(values[:, -1]), 0).astype(np.float64)
-        return Chain(np.concatenate([np.arange(FIRST), FIRST + order]), np.concatenate([np.zeros(FIRST + 1), gap]))
+        codes = np.concatenate([np.arange(FIRST), FIRST + order])
+        return Chain(codes, np.concatenate([np.zeros(FIRST + 1), gap]), np.zeros(len(codes)))
 
     def encode(self, coded: Sequence[FieldCodes]) -> FieldCodes:
         """The codes of the cross in rows whose fields have these codes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ FIRST = 2  # code of the first value
 CAP = 1 << 20  # most values of a column or a cross that get a code of their own
 FEWEST_BITS = 18
 MOST_BITS = 22  # a field then has fewer than 2^23 codes in all, so that the keys of a cross fit into 63 bits
+FEW_ROWS = 5_000  # on so few rows, numbers are held near a line, and penalties of fields move only for a good reason
 TOGETHER = 1 << 16  # rows that are worked on at the same time, so that intermediate results stay small
 
 
@@ -42,15 +42,20 @@ def least_rows(min_count: int, share: float) -> int:
 
 @dataclass(frozen=True)
 class Penalty:
-    """How strongly the weights of a field are held near zero, and those of neighbours together."""
+    """How strongly the weights of a field are held near zero, and those of neighbours together.
+
+    With a ``slope`` above 0, the weights of ordered codes are held near a straight line instead, and the slope of the line is held
+    near zero by this strength. 0 means that there is no line.
+    """
 
     l1: float = 0.0
     l2: float = 1.0
     smooth: float = 0.0
+    slope: float = 0.0
 
     def times(self, factor: float) -> Penalty:
         """The penalty made stronger by this factor."""
-        return Penalty(self.l1 * factor, self.l2 * factor, self.smooth * factor)
+        return Penalty(self.l1 * factor, self.l2 * factor, self.smooth * factor, self.slope * factor)
 
 
 @dataclass(frozen=True)
@@ -58,19 +63,27 @@ class Chain:
     """Which codes are neighbours.
 
     ``order`` lists all codes. ``gap`` says how far each code lies from the code before it in that order; 0 means that the two are
-    not neighbours.
+    not neighbours. ``place`` says where each code lies on the line that its weight may be held to.
     """
 
     order: NDArray[np.int64]
     gap: NDArray[np.float64]
+    place: NDArray[np.float64]
+
+    @property
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """What a kernel takes."""
+        return self.order, self.gap, self.place
 
 
-@lru_cache
-def in_order(n_codes: int) -> Chain:
-    """The chain of a field whose values are in order. Missing and rare have no neighbours. Fields of equal size share a chain."""
-    gap = np.ones(n_codes)
+def in_order(n_codes: int, places: NDArray[np.float64] | None = None) -> Chain:
+    """The chain of a field whose values are in order. Missing and rare have no neighbours. ``places`` are those of the values; by
+    default there is no line."""
+    gap, place = np.ones(n_codes), np.zeros(n_codes)
     gap[: FIRST + 1] = 0.0
-    return Chain(np.arange(n_codes), gap)
+    if places is not None:
+        place[FIRST:] = places
+    return Chain(np.arange(n_codes), gap, place)
 
 
 @dataclass(frozen=True)
@@ -89,6 +102,11 @@ class Field:
     width: int = 1
     part: str = ""
     chain: Chain | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def has_line(self) -> bool:
+        """Whether the codes lie on a line, so that weights can be held near it."""
+        return self.chain is not None and bool(self.chain.place.any())
 
     @property
     def is_category(self) -> bool:

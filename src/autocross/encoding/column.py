@@ -126,6 +126,10 @@ class ColumnEncoder(ABC):
     def keep(self, places: Sequence[int]) -> Self:
         """The encoder with only these of its fields."""
 
+    def placed(self, codes: Sequence[FieldCodes], weight: NDArray[np.float64]) -> ColumnEncoder:
+        """The encoder that knows where the codes of its fields lie on a line, by their codes in all rows, if there is a line."""
+        return self
+
     def widened(self, width: int) -> Self:
         """The encoder for rows with up to ``width`` codes, if the field has to know that."""
         return self

@@ -123,9 +123,16 @@ class Encoder:
             first = last
         return self if all(map(operator.is_, columns, self.columns)) else Encoder(self.schema, tuple(columns))
 
-    def widened_to(self, codes: Sequence[FieldCodes]) -> Encoder:
-        """The encoder for rows like these, given by their codes of all fields."""
-        return self.widened([1 if stem.field is None else codes[stem.field].width for stem in self.stems])
+    def fitted_to(self, codes: Sequence[FieldCodes], weight: NDArray[np.float64]) -> Encoder:
+        """The encoder for rows like these, given by their codes of all fields and their weights: how many codes a row may have, and
+        where bins lie on a line."""
+        widened = self.widened([1 if stem.field is None else codes[stem.field].width for stem in self.stems])
+        columns, first = [], 0
+        for column in widened.columns:
+            last = first + len(column.fields)
+            columns.append(column.placed(codes[first:last], weight))
+            first = last
+        return Encoder(self.schema, tuple(columns))
 
     def rest(self) -> None:
         """Free the tables by which many rows are encoded. They are made again when they are needed."""

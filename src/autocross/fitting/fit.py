@@ -98,7 +98,7 @@ def refit(model: Model, part: Part, target: str, options: Options, reporter: Rep
         n_blocks = n_lots(rows.n_rows, run.engine.n_workers)
         run.engine.place(make_blocks(codes, label, weight, FoldPlan(1, holdout=True), run.seed, n_blocks))
         crosses = tuple(anew(run, producer, cross, rows.n_rows) for cross in producer.crosses)
-        producer = Producer(producer.encoder.widened_to(codes), crosses)
+        producer = Producer(producer.encoder.fitted_to(codes, weight), crosses)
         finished = final_fit(run, producer, rows, penalties, start, model.share)
     run.rules, run.history = list(model.about.rules), list(model.about.history)
     return recorded(run, rows, finished, model.about.crosses)

@@ -99,7 +99,8 @@ def kept_granularities(run: Run, encoded: Encoded) -> list[int]:
     if not judged:
         return list(range(len(fields)))
     run.reporter.tell(PhaseStarted, phase="choosing granularities", steps=1)
-    gain = granularity.gains(run.engine, encoded.rows.total_weight, encoded.folds.n_models, fields, stems, run.loss)
+    line = run.options.penalty == "field"
+    gain = granularity.gains(run.engine, encoded.rows.total_weight, encoded.folds.n_models, fields, stems, run.loss, line)
     best = granularity.best_half(fields, gain)
     detail = f"{len(best)} of {len(judged)} numerical fields kept"
     run.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)

@@ -147,67 +147,113 @@ def centre(weight: Floats, tied: Any, unit: float, mean: Floats) -> None:
 
 
 @part
-def solve_chain(m: int, slope: Floats, bend: Floats, hold: Floats, move: Floats) -> float:
-    """Newton's step of the first `m` weights, each held to the one before by `hold`. Overwrites `bend`; returns the largest
-    change."""
-    move[0] = -slope[0]
+def solve_chain(m: int, n: int, bend: Floats, hold: Floats, right: Floats) -> None:
+    """Solve the tridiagonal system of the first `m` weights, each held to the one before by `hold`, for each of the first `n` rows
+    of `right`, which become the solutions. Overwrites `bend`."""
     for i in range(1, m):
         ratio = hold[i] / bend[i - 1]
         bend[i] -= hold[i] * ratio
-        move[i] = ratio * move[i - 1] - slope[i]
-    move[m - 1] /= bend[m - 1]
-    largest = float(abs(move[m - 1]))
-    for i in range(m - 2, -1, -1):
-        move[i] = (move[i] + hold[i + 1] * move[i + 1]) / bend[i]
-        largest = max(largest, abs(move[i]))
-    return largest
+        for r in range(n):
+            right[r, i] += ratio * right[r, i - 1]
+    for r in range(n):
+        right[r, m - 1] /= bend[m - 1]
+        for i in range(m - 2, -1, -1):
+            right[r, i] = (right[r, i] + hold[i + 1] * right[r, i + 1]) / bend[i]
+
+
+@part
+def add_pull(m: int, l2: float, hold: Floats, values: Floats, result: Floats) -> None:
+    """Multiply the first `m` values by the matrix of the penalty, and add the product to `result`. The matrix has l2 for each
+    value, and `hold` between neighbours."""
+    for i in range(m):
+        result[i] += l2 * values[i]
+    for i in range(1, m):
+        pull = hold[i] * (values[i] - values[i - 1])
+        result[i] += pull
+        result[i - 1] -= pull
+
+
+@part
+def dot(m: int, a: Floats, b: Floats) -> float:
+    """The sum of the products of the first `m` numbers."""
+    total = 0.0
+    for i in range(m):
+        total += a[i] * b[i]
+    return total
 
 
 @kernel
 def chained_step(
-    sums: Ints, unit: float, weight: Floats, tied: Any, order: Ints, gap: Floats, l2: float, smooth: float, delta: Floats
+    sums: Ints,
+    unit: float,
+    weight: Floats,
+    tied: Any,
+    order: Ints,
+    gap: Floats,
+    place: Floats,
+    l2: float,
+    smooth: float,
+    slope: float,
+    delta: Floats,
 ) -> float:
-    """`step` for a field with neighbours, whose weights are held together by smooth / gap / 2 * difference^2.
+    """`step` for a field with neighbours. `order` lists the codes, with the `gap` of each to the one before, and its `place` on a
+    line.
 
-    Newton's step of a chain solves a tridiagonal system. It is shortened by the factor log(1 + m) / m, where m is its largest
-    change. Then it never raises the penalised loss, for the same reason as in `best_move`. Tied codes are skipped.
+    Weights are held near zero by l2, and near their neighbours by smooth / gap / 2 * difference^2. With a slope, it is their
+    distances from a line that are held near zero and near each other. The line is s times the place of each code. Whatever the
+    weights are, s is the best slope for them, and costs slope / 2 * s^2. With P for the matrix of the penalty and x for the places,
+    the penalty of weights w is then w'Pw / 2 - (x'Pw)^2 / (x'Px + slope) / 2, which again is a quadratic form.
+
+    Newton's step of a chain solves a tridiagonal system, and with a slope the same system for a second right side. It is shortened
+    by the factor log(1 + m) / m, where m is its largest change. Then it never raises the penalised loss, for the same reason as in
+    `best_move`. Tied codes are skipped.
     """
     n = order.shape[0]
-    code, hold = np.empty(n, np.uint64), np.empty(n)
-    slope, bend, move = np.empty(n), np.empty(n), np.empty(n)
+    code, hold, w, x = np.empty(n, np.uint64), np.empty(n), np.empty(n), np.empty(n)
+    gradient, bend, of_line, right = np.empty(n), np.empty(n), np.empty(n), np.empty((2, n))
     promised, most = np.int64(0), ROOM / weight.size
     for k in range(weight.shape[1]):
         first = 0
         while first < n:
-            m, distance = 0, 0.0
-            place = first
-            while place == first or (place < n and gap[place] > 0.0):
-                distance += gap[place]
-                if not tied[order[place], k]:
-                    code[m], hold[m] = order[place], smooth / distance if m > 0 else 0.0
+            m, distance, position = 0, 0.0, first
+            while position == first or (position < n and gap[position] > 0.0):
+                distance += gap[position]
+                if not tied[order[position], k]:
+                    code[m], hold[m] = order[position], smooth / distance if m > 0 else 0.0
+                    w[m], x[m] = weight[order[position], k], place[position]
                     m, distance = m + 1, 0.0
-                place += 1
-            first = place
+                position += 1
+            first = position
             if m == 0:
                 continue
             for i in range(m):
-                w = weight[code[i], k]
-                slope[i] = sums[code[i], k, 0] / unit + l2 * w
-                bend[i] = sums[code[i], k, 1] / unit + l2
-                if i > 0:
-                    pull = hold[i] * (w - weight[code[i - 1], k])
-                    slope[i] += pull
-                    slope[i - 1] -= pull
-                    bend[i] += hold[i]
-                    bend[i - 1] += hold[i]
-            largest = solve_chain(m, slope, bend, hold, move)
+                h = sums[code[i], k, 1] / unit
+                gradient[i], of_line[i], right[1, i] = sums[code[i], k, 0] / unit, 0.0, h * x[i]
+                bend[i] = h + l2 + hold[i] + (hold[i + 1] if i < m - 1 else 0.0)
+            add_pull(m, l2, hold, w, gradient)
+            has_line = slope > 0.0 and m > 1
+            if has_line:
+                add_pull(m, l2, hold, x, of_line)
+                s = dot(m, of_line, w) / (dot(m, of_line, x) + slope)
+                for i in range(m):
+                    gradient[i] -= s * of_line[i]
+            for i in range(m):
+                right[0, i] = -gradient[i]
+            solve_chain(m, 2 if has_line else 1, bend, hold, right)
+            if has_line:
+                # The line takes a matrix of rank one off the penalty, so the formula of Sherman and Morrison gives the solution.
+                share = dot(m, of_line, right[0]) / (slope + dot(m, of_line, right[1]))
+                for i in range(m):
+                    right[0, i] += share * (x[i] - right[1, i])
+            largest = 0.0
+            for i in range(m):
+                largest = max(largest, abs(right[0, i]))
             shorter = math.log1p(largest) / largest if largest > 0.0 else 0.0
             for i in range(m):
-                w = weight[code[i], k]
-                change = min(max(w + move[i] * shorter, -FARTHEST), FARTHEST) - w
+                change = min(max(w[i] + right[0, i] * shorter, -FARTHEST), FARTHEST) - w[i]
                 delta[code[i], k] = change
-                promised -= np.int64(min(max(slope[i] * change * (unit / 1024), -most), most))
-        for place in range(n):
-            if tied[order[place], k]:
-                delta[order[place], k] = delta[1, k]
+                promised -= np.int64(min(max(gradient[i] * change * (unit / 1024), -most), most))
+        for position in range(n):
+            if tied[order[position], k]:
+                delta[order[position], k] = delta[1, k]
     return float(promised) / (unit / 1024)

@@ -292,9 +292,9 @@ class Regression:
         """The change of the weights that these sums suggest, and the decrease of the loss that it promises."""
         term = self.terms[cross]
         delta, unit = np.empty_like(term.weight), self.unit_of(cross)
-        if penalty.smooth and (chain := term.field.chain):
-            rows = (sums, unit, term.weight, term.tied, chain.order, chain.gap)
-            return delta, steps.chained_step(*rows, penalty.l2, penalty.smooth, delta)
+        if (penalty.smooth or penalty.slope) and (chain := term.field.chain):
+            strengths = (penalty.l2, penalty.smooth, penalty.slope)
+            return delta, steps.chained_step(sums, unit, term.weight, term.tied, *chain.arrays, *strengths, delta)
         promised = steps.step(sums, unit, term.weight, term.tied, penalty.l1, penalty.l2, term.field.width, delta)
         return delta, promised
 
@@ -355,9 +355,9 @@ class Regression:
         for term in self.terms.values():
             own = np.where(term.tied, 0.0, term.weight)  # a shared weight is penalised once
             loss += term.penalty.l1 * np.abs(own).sum(axis=0) + term.penalty.l2 / 2 * (own**2).sum(axis=0)
-            if term.penalty.smooth and (chain := term.field.chain):
-                rough = [roughness(chain, weight, tied) for weight, tied in zip(own.T, term.tied.T, strict=True)]
-                loss += term.penalty.smooth / 2 * np.array(rough)
+            if (term.penalty.smooth or term.penalty.slope) and (chain := term.field.chain):
+                columns = zip(own.T, term.tied.T, strict=True)
+                loss += np.array([smoothness_and_line(chain, weight, tied, term.penalty) for weight, tied in columns])
         return loss
 
     def left_out_loss(self) -> float:
@@ -406,12 +406,32 @@ def ceil_log2(x: float) -> int:
     return power - (digits == 0.5)
 
 
-def roughness(chain: Chain, weight: Floats, tied: NDArray[np.bool_]) -> float:
-    """The sum of the squared differences of neighbours, each divided by the gap between them. Tied codes are skipped."""
+def smoothness_and_line(chain: Chain, weight: Floats, tied: NDArray[np.bool_], penalty: Penalty) -> float:
+    """What smoothness adds to the penalty of weights, less what a line takes off. Tied codes are skipped."""
     own = np.flatnonzero(~tied[chain.order])
+    w, x = weight[chain.order[own]], chain.place[own]
+    total = penalty.smooth / 2 * roughness(chain, own, w, w)
+    if not penalty.slope:
+        return total
+    link = np.cumsum(chain.gap == 0)[own]
+    for chained in (link == number for number in np.unique(link)):
+        if chained.sum() < 2:
+            continue  # a single code has no line
+        across, along = (
+            penalty.l2 * float(values[chained] @ x[chained])
+            + penalty.smooth * roughness(chain, own[chained], values[chained], x[chained])
+            for values in (w, x)
+        )
+        total -= across**2 / (along + penalty.slope) / 2
+    return total
+
+
+def roughness(chain: Chain, own: Ints, a: Floats, b: Floats) -> float:
+    """The sum over neighbours of the products of their differences in two columns of numbers, divided by the gap between them.
+    ``own`` has the places of these numbers in the order of the chain."""
     place, link = np.cumsum(chain.gap), np.cumsum(chain.gap == 0)  # where on its chain a code lies, and on which chain
     linked = link[own[1:]] == link[own[:-1]]
-    return float((np.diff(weight[chain.order[own]])[linked] ** 2 / np.diff(place[own])[linked]).sum())
+    return float((np.diff(a)[linked] * np.diff(b)[linked] / np.diff(place[own])[linked]).sum())
 
 
 def again(former: Regression, tolerance: float = 1e-5, max_sweeps: int = 10) -> Regression:

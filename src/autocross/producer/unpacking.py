@@ -173,9 +173,11 @@ def unpack_share(share: Any, producer: Producer) -> float:
 def unpack_penalties(entries: Any, n_terms: int) -> tuple[Penalty, ...]:
     proper = all(is_number(strength) and strength >= 0 for strengths in entries for strength in strengths)
     require(proper, "it has a penalty that is no number of 0 or more")
-    penalties = tuple(Penalty(float(l1), float(l2), float(smooth)) for l1, l2, smooth in entries)
+    require(all(len(strengths) in (3, 4) for strengths in entries), "it has a penalty of other parts")  # older files have no slope
+    penalties = tuple(Penalty(*map(float, strengths)) for strengths in entries)
     require(len(penalties) == n_terms, "it has the wrong number of penalties")
-    require(all(penalty.l2 > 0 for penalty in penalties if penalty.smooth), "it holds neighbours together, but nothing near zero")
+    held = [penalty for penalty in penalties if penalty.smooth or penalty.slope]
+    require(all(penalty.l2 > 0 for penalty in held), "it holds neighbours together, but nothing near zero")
     return penalties
 
 

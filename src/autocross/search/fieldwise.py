@@ -63,7 +63,8 @@ class Candidate:
         place = slot // inner % size
         linked = (np.diff(slot - place * inner) == 0) & (place[:-1] >= FIRST)
         gap = np.where(linked, np.diff(place), 0).astype(np.float64)
-        return Chain(np.concatenate([np.arange(FIRST), code[slot]]), np.concatenate([np.zeros(FIRST + 1), gap]))
+        order = np.concatenate([np.arange(FIRST), code[slot]])
+        return Chain(order, np.concatenate([np.zeros(FIRST + 1), gap]), np.zeros(len(order)))
 
 
 def candidate(cross: Cross, fields: Sequence[Field]) -> Candidate:
@@ -258,6 +259,6 @@ def steps(
     if chain is not None:
         zero, step = np.zeros(sums.shape[:2]), np.empty(sums.shape[:2])
         for t, penalty in enumerate(contest.smooth, start=len(contest.plain)):
-            kernels.chained_step(sums, unit, zero, tied, chain.order, chain.gap, penalty.l2, penalty.smooth, step)
+            kernels.chained_step(sums, unit, zero, tied, *chain.arrays, penalty.l2, penalty.smooth, penalty.slope, step)
             factors[:, :, t] = np.exp(step)
     return factors

@@ -29,11 +29,13 @@ def gains(
     fields: Sequence[Field],
     stems: Mapping[int, Mapping[int, Table]],
     loss: Loss,
+    line: bool,
 ) -> dict[int, float]:
     """By how much each field lowers the left-out loss, compared with the base rate.
 
     The blocks have the codes of stems, and ``stems`` has, for each stem and field, a table from codes of the stem to codes of the
-    field. One pass over the rows serves all fields of a stem, because adding up the sums of codes gives the same bits.
+    field. One pass over the rows serves all fields of a stem, because adding up the sums of codes gives the same bits. ``line``
+    says whether weights may be held near a line.
     """
     regression = Regression.begin(engine, total_weight, n_models, loss=loss)
     regression.converge(FINE)
@@ -46,7 +48,7 @@ def gains(
             regression.add((number,), fields[number], Penalty())
             sums = np.zeros((fields[number].n_codes, n_models, 2), np.int64)
             np.add.at(sums, table, together)
-            steps = [regression.step((number,), sums, penalty)[0] for penalty in penalties(regression, GRID[::2])]
+            steps = [regression.step((number,), sums, penalty)[0] for penalty in penalties(regression, GRID[::2], line)]
             factors = np.exp(np.stack(steps, axis=2))[table]
             losses = engine.total(try_scales, regression.loss, stem_key(stem), factors, regression.loss_unit) / regression.loss_unit
             gain[number] = base - float(losses.min())

@@ -4,7 +4,8 @@
 2. Lists are multivalue; dates and times are time; text, booleans, enums and categories are categorical, except that
    text in which every value is an ISO date or time is time.
 3. Decimals, floats and durations are numerical. Whole numbers with at most 10 different values are categorical (the
-   coarsest granularity would give each its own bin anyway), otherwise numerical.
+   coarsest granularity would give each its own bin anyway), otherwise numerical. In a table of 5,000 rows or fewer, three
+   different values are enough to be numerical, because there the order of the values says more than each value alone.
 4. Left out, with a warning: a column that is constant or always missing; text or integers that differ in every row of a table of 50
    rows or more (an id, or a row number; floats are measurements, even if all of them are whole); structs, bytes and lists of lists.
 
@@ -22,6 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross.errors import ColumnError, OptionError
+from autocross.features import FEW_ROWS
 from autocross.table.digest import BITS, Digest, digest
 from autocross.table.schema import READINGS, ColumnSchema, Schema, Stored, parse_kind
 from autocross.table.values import BOOLEAN_WORDS, ISO_MOMENT, MISSING_TEXTS, MOMENT
@@ -152,7 +154,7 @@ def inferred(column: Digest) -> ColumnSchema:
         return decide("time", "dates or times")
     if stored in ("text", "boolean"):
         return decide("categorical", "text" if stored == "text" else "boolean")
-    if whole and n_values <= FEW_VALUES:
+    if whole and n_values <= (FEW_VALUES if column.n_rows > FEW_ROWS else 2):
         return decide("categorical", f"whole numbers with {n_values} different values")
     return decide("numerical", f"numbers with {n_values:,} different values")
 

@@ -254,16 +254,18 @@ def decide_folds(
     options, moments = run.options, dict(times)
     if options.time is not None and options.time not in moments:
         moments[options.time] = as_time(named, options.time)
-    if options.split == "time" and not moments:
-        raise OptionError("Option split='time' needs a time column. Name it by time=, or declare its kind by types=.")
+    if options.split in ("time", "forward") and not moments:
+        raise OptionError(f"Option split={options.split!r} needs a time column. Name it by time=, or declare its kind by types=.")
     groups = None if options.groups is None else texts(named[options.groups]).distinct[1].astype(np.int64)
     holdout = splits.use_holdout(options.evaluation, n_rows)
 
     def redraw(seed: int) -> Folds:
-        return splits.choose(options.split, n_rows, seed, holdout, groups, moments, options.time)
+        folds = splits.choose(options.split, n_rows, seed, holdout, groups, moments, options.time)
+        return replace(folds, column=options.groups or "") if folds.kind == "group" else folds
 
     folds = redraw(run.seed)
-    judged_by = "holdout of a fifth" if holdout else f"{folds.n_models} folds"
+    share = "the last sixth" if folds.kind == "forward" else "a fifth"
+    judged_by = f"holdout of {share}" if holdout else f"{folds.n_models} folds"
     run.rule("evaluation", judged_by, "given" if options.evaluation != "auto" else f"rule for {n_rows:,} rows")
     run.rule("split", folds.kind, folds.why)
     return folds, redraw

@@ -17,13 +17,18 @@ from autocross.features import Penalty, least_rows
 from autocross.fitting import leaks
 from autocross.fitting.encode import Encoded
 from autocross.fitting.run import Run
+from autocross.folds import Folds
 from autocross.models import tuning
 from autocross.models.logistic import Regression, again
+from autocross.options import Metric
+from autocross.producer.model import Rule
 from autocross.search import granularity
 from autocross.search.judging import Accepted
 
 TUNING_ROWS = 1_000_000  # most rows on which penalties are chosen; more rows would choose the same
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
+COMPARED = "compared"  # the rule that says what the folds mean, and what random ones would give
+BY = {"time": "time", "group": "group", "forward": "time"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
     run.reporter.count_workers(run.engine, "tuning penalties")
     leaks.warn_of_answers(run, encoded, layout.encoder, regression, score)
     leaks.warn_of_twins(run, encoded, twins)
-    if look_for_leaks(run, encoded, regression, score):
+    if compare_with_random_folds(run, encoded, regression, score):
         draw_folds(run.engine, encoded.folds.plan)
         regression = again(regression)
     return Tuned(layout, regression, score)
@@ -163,21 +168,39 @@ def choose_penalties(run: Run, regression: Regression, encoder: Encoder) -> None
         )
 
 
-def look_for_leaks(run: Run, encoded: Encoded, regression: Regression, score: float) -> bool:
-    """If folds are by time or group, compare them with random folds, and warn if the gap is so large that it must be a leak.
+def compare_with_random_folds(run: Run, encoded: Encoded, regression: Regression, score: float) -> bool:
+    """If folds are by time or group, say what random folds would give, and warn if the gap is so large that it must be a leak.
 
     Returns whether the comparison was made, after which the blocks have other folds.
     """
     rows, folds = encoded.rows, encoded.folds
-    if folds.kind == "random" or run.options.metric != "auc":
+    if folds.kind == "random":
         return False
     random = splits.by_row(rows.n_rows, run.seed, folds.n_models == 1, "")
     draw_folds(run.engine, random.plan)
-    gap = run.score(again(regression)) - score
-    if gap > max(LEAK, 2 * (score * (1 - score) / rows.n_rarer) ** 0.5):  # two standard errors of the AUC, roughly
+    at_random = run.score(again(regression))
+    run.rules.append(Rule(COMPARED, compared(folds, run.options.metric, score, at_random), "without crosses"))
+    gap, error = at_random - score, max(0.0, score * (1 - score) / rows.n_rarer) ** 0.5  # of an AUC, roughly
+    if run.options.metric == "auc" and gap > max(LEAK, 2 * error):
         run.reporter.warn(
-            f"With random folds the AUC would look {gap:.3f} better than with folds by {folds.kind} ({score:.4f}): "
-            f"some columns tell which {'period' if folds.kind == 'time' else 'group'} a row is from. "
+            f"With random folds the AUC would look {gap:.3f} better than with folds by {BY[folds.kind]} ({score:.4f}): "
+            f"some columns tell which {'group' if folds.kind == 'group' else 'period'} a row is from. "
             "The lower figure is the honest one for new rows."
         )
     return True
+
+
+def compared(folds: Folds, metric: Metric, score: float, at_random: float) -> str:
+    """What the folds mean, and what LR has with them and with random ones."""
+    of, word = f"{folds.clusters} of {folds.column!r}", "AUC" if metric == "auc" else metric
+    if folds.kind == "forward":
+        judged, use = f"Rows are judged by models of earlier {of}", "predicting the future"
+    elif folds.kind == "time" and folds.plan.holdout:
+        judged, use = f"The last {of} are the holdout", f"predicting later {folds.clusters}"
+    else:
+        judged, use = f"Folds are whole {of}", f"predicting new {folds.clusters}"
+    chosen = "a random holdout" if folds.plan.holdout else "random folds"
+    return (
+        f"{judged}, as for {use}: LR has {word} {score:.4f}. With {chosen} (split='random'), as for rows of the same "
+        f"{folds.clusters}, it would have {at_random:.4f}."
+    )

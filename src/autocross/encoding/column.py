@@ -123,7 +123,7 @@ class ColumnEncoder(ABC):
         return self.encode(column)
 
     @abstractmethod
-    def keep(self, places: Sequence[int]) -> Self:
+    def keep(self, places: Sequence[int]) -> ColumnEncoder:
         """The encoder with only these of its fields."""
 
     def widened(self, width: int) -> Self:

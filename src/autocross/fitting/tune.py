@@ -104,8 +104,8 @@ def kept_granularities(run: Run, encoded: Encoded) -> list[int]:
     if not judged:
         return list(range(len(fields)))
     run.reporter.tell(PhaseStarted, phase="choosing granularities", steps=1)
-    gain = granularity.gains(run.engine, encoded.rows.total_weight, encoded.folds.n_models, fields, stems, run.loss)
-    best = granularity.best_half(fields, gain)
+    gain, base = granularity.gains(run.engine, encoded.rows.total_weight, encoded.folds.n_models, fields, stems, run.loss)
+    best = granularity.best_half(fields, gain, base)
     detail = f"{len(best)} of {len(judged)} numerical fields kept"
     run.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)
     return sorted({*range(len(fields))} - {*judged} | {*best})
@@ -179,7 +179,8 @@ def compare_with_random_folds(run: Run, encoded: Encoded, regression: Regression
     random = splits.by_row(rows.n_rows, run.seed, folds.n_models == 1, "")
     draw_folds(run.engine, random.plan)
     at_random = run.score(again(regression))
-    run.rules.append(Rule(COMPARED, compared(folds, run.options.metric, score, at_random), "without crosses"))
+    if score == score and at_random == at_random:  # there is no AUC if all rows that judge have one label
+        run.rules.append(Rule(COMPARED, compared(folds, run.options.metric, score, at_random), "without crosses"))
     gap, error = at_random - score, max(0.0, score * (1 - score) / rows.n_rarer) ** 0.5  # of an AUC, roughly
     if run.options.metric == "auc" and gap > max(LEAK, 2 * error):
         run.reporter.warn(

@@ -1,4 +1,5 @@
-"""Which granularities of the numerical columns to keep: the better half, with at least one of every column.
+"""Which granularities of the numerical columns to keep: the better half, with at least one of every column. The moments of a time
+column have granularities too; its calendar may do without them, so that they are kept only if they help.
 
 A field is judged alone, by how much it improves on the base rate: its weights take one step under each penalty of the grid, and the
 loss on the rows left out decides.
@@ -21,6 +22,8 @@ from autocross.models.tuning import FINE, GRID, penalties
 
 Table = NDArray[Any]
 
+LEAST = 0.001  # share of the loss of the base rate that bins of moments must gain: less than that is the luck of single periods
+
 
 def gains(
     engine: Engine,
@@ -29,8 +32,8 @@ def gains(
     fields: Sequence[Field],
     stems: Mapping[int, Mapping[int, Table]],
     loss: Loss,
-) -> dict[int, float]:
-    """By how much each field lowers the left-out loss, compared with the base rate.
+) -> tuple[dict[int, float], float]:
+    """By how much each field lowers the left-out loss, compared with the base rate, and the loss of the base rate.
 
     The blocks have the codes of stems, and ``stems`` has, for each stem and field, a table from codes of the stem to codes of the
     field. One pass over the rows serves all fields of a stem, because adding up the sums of codes gives the same bits.
@@ -51,16 +54,25 @@ def gains(
             losses = engine.total(try_scales, regression.loss, stem_key(stem), factors, regression.loss_unit) / regression.loss_unit
             gain[number] = base - float(losses.min())
             del regression.terms[(number,)]
-    return gain
+    return gain, base
 
 
-def best_half(fields: Sequence[Field], gain: dict[int, float]) -> list[int]:
-    """The better half of the judged fields, rounded up, and the best field of every column that would have none."""
-    ranked = sorted(gain, key=lambda number: (-gain[number], number))
+def best_half(fields: Sequence[Field], gain: dict[int, float], base: float) -> list[int]:
+    """The better half of the judged fields, rounded up, and the best field of every column that would have none.
+
+    A column that has other fields too is a time. Its judged fields, which are bins of moments, compete among themselves, and those
+    of the better half are kept that gain enough of ``base``, the loss of the base rate.
+    """
+    with_others = {field.column for number, field in enumerate(fields) if number not in gain}
+    numbers = {number: gained for number, gained in gain.items() if fields[number].column not in with_others}
+    ranked = sorted(numbers, key=lambda number: (-numbers[number], number))
     kept = ranked[: (len(ranked) + 1) // 2]
     columns = {fields[number].column for number in kept}
     for number in ranked:
         if fields[number].column not in columns:
             columns.add(fields[number].column)
             kept.append(number)
+    for column in with_others:
+        moments = sorted((number for number in gain if fields[number].column == column), key=lambda number: (-gain[number], number))
+        kept += [number for number in moments[: (len(moments) + 1) // 2] if gain[number] > LEAST * base]
     return sorted(kept)

@@ -14,18 +14,21 @@ import pytest
 from autocross import AutoCrossClassifier, load
 from autocross.encoding.timestamps import LATEST, Calendar, Course
 from autocross.errors import BundleError
+from autocross.features import Field
+from autocross.fitting import tune
 from autocross.producer import bundle
-from autocross.search.granularity import best_half
+from autocross.search.granularity import carried_on, helpful
 from forgery import Arrays, Manifest, forge, parts
 
 N_ROWS = 3000
 BEGAN = datetime(2023, 3, 1, 8)
+OPTIONS: dict[str, Any] = {"quiet": True, "max_crosses": 0, "split": "random"}
 
 
-def orders(course: float = 3.0) -> pl.DataFrame:
-    """Orders of half a year, an hour and a half apart. Returns grow rarer, and then frequent again, unless there is no course."""
+def orders(course: float = 3.0, back: bool = True) -> pl.DataFrame:
+    """Orders of half a year, an hour and a half apart. Returns grow rarer, and then frequent again if the course turns ``back``."""
     rng, at = np.random.default_rng(0), np.arange(N_ROWS)
-    trend = course * (np.abs(at - N_ROWS / 2) / N_ROWS * 2 - 0.5)
+    trend = course * (np.abs(at - N_ROWS / 2) / N_ROWS * 2 - 0.5) if back else course * (0.5 - at / N_ROWS) * 2
     shop = rng.integers(0, 4, N_ROWS)
     label = (rng.random(N_ROWS) < 1 / (1 + np.exp(-trend - 0.5 * (shop - 1.5)))).astype(np.int8)
     when = [BEGAN + timedelta(minutes=90 * int(number)) for number in at]
@@ -35,7 +38,7 @@ def orders(course: float = 3.0) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("course") / "model.acx"
-    AutoCrossClassifier(quiet=True, engine="serial", max_crosses=0).fit(orders(), "returned").save(path)
+    AutoCrossClassifier(**OPTIONS, engine="serial").fit(orders(), "returned").save(path)
     return path
 
 
@@ -53,6 +56,16 @@ def test_the_course_is_kept_where_it_tells_something(model: Path) -> None:
     assert early > 0.65 and middle < 0.35
 
 
+@pytest.mark.filterwarnings("ignore:With random folds")
+@pytest.mark.parametrize("split", ["auto", "forward"])
+@pytest.mark.parametrize("back", [False, True])
+def test_a_course_that_goes_on_is_told_from_one_that_turns_back(split: str, back: bool) -> None:
+    """Where rows are known to come in time, the course must help to look ahead, and not only in between."""
+    fitted = AutoCrossClassifier(quiet=True, max_crosses=0, split=split).fit(orders(back=back), "returned").model_
+    assert bool([field.name for field in fitted.producer.fields if "[" in field.name]) is not back
+
+
+@pytest.mark.filterwarnings("ignore:With random folds")
 @pytest.mark.parametrize("split", ["auto", "random", "forward"])
 def test_a_course_that_tells_nothing_is_dropped(split: str) -> None:
     fitted = AutoCrossClassifier(quiet=True, max_crosses=0, split=split).fit(orders(0.0), "returned").model_
@@ -60,13 +73,44 @@ def test_a_course_that_tells_nothing_is_dropped(split: str) -> None:
     assert "when.month" in [field.name for field in fitted.producer.fields]
 
 
-def test_moments_compete_among_themselves_and_numbers_as_before() -> None:
-    names = ["when.day", "when [10]", "when [100]", "when [1000]", "age [10]", "age [100]", "fare [10]", "fare [100]"]
-    fields = [type("F", (), {"column": name.split(" ")[0].split(".")[0]})() for name in names]
-    gain = {1: 5.0, 2: 50.0, 3: 0.9, 4: 7.0, 5: 8.0, 6: -3.0, 7: -4.0}
-    assert best_half(fields, gain, 1000.0) == [1, 2, 4, 5, 6]  # type: ignore[arg-type]
-    assert best_half(fields, gain, 10_000.0) == [2, 4, 5, 6]  # type: ignore[arg-type]
-    assert best_half(fields, gain, 100_000.0) == [4, 5, 6]  # type: ignore[arg-type]
+def test_of_the_better_half_of_moments_those_are_kept_that_gain_enough() -> None:
+    names = ["when [10]", "when [100]", "when [1000]", "born [10]", "born [100]"]
+    fields = [Field(name, name.split(" ")[0], 10, shares_rare=False) for name in names]
+    gain = {number: np.array([gained]) for number, gained in enumerate([9.0, 50.0, 8.5, -3.0, -4.0])}
+    assert [helpful(fields, gain, base) for base in (1000.0, 10_000.0, 100_000.0)] == [[0, 1], [1], []]
+    steady, luck = np.array([9.0, 11.0, 10.0, 8.0, 12.0]), np.array([60.0, -10.0, 5.0, -10.0, 5.0])
+    assert helpful(fields, {0: steady, 1: luck, 2: -luck}, 1000.0) == [0]
+
+
+def test_what_is_learned_last_holds_for_what_comes_later() -> None:
+    step, sums = np.arange(14.0).reshape(7, 2), np.zeros((7, 2, 2), np.int64)
+    sums[2:5, 0, 1] = sums[2:4, 1, 1] = 1
+    carried = carried_on(step, sums)
+    assert carried[:, 0].tolist() == [0, 2, 4, 6, 8, 8, 8]
+    assert carried[:, 1].tolist() == [1, 3, 5, 7, 7, 7, 7]
+
+
+@pytest.mark.filterwarnings("ignore:With random folds")
+def test_gains_ahead_are_those_of_each_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adding them up gives the gain of all models together."""
+    found: list[tuple[dict[int, np.ndarray], float]] = []
+    monkeypatch.setattr(tune.granularity, "helpful", lambda fields, gain, base, _: found.append((gain, base)) or [])
+    monkeypatch.setattr(tune.granularity, "of_each", lambda factors: [factors])
+    AutoCrossClassifier(quiet=True, max_crosses=0).fit(orders(), "returned")
+    monkeypatch.undo()
+    monkeypatch.setattr(tune.granularity, "helpful", lambda fields, gain, base, _: found.append((gain, base)) or [])
+    AutoCrossClassifier(quiet=True, max_crosses=0).fit(orders(), "returned")
+    (together, base), (by_span, same) = found
+    assert base == same and together.keys() == by_span.keys()
+    for number, gains in by_span.items():
+        assert gains.shape == (5,)
+        assert gains.sum() == pytest.approx(together[number].sum(), abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:With random folds")
+def test_one_look_ahead_is_not_enough_to_keep_moments() -> None:
+    fitted = AutoCrossClassifier(quiet=True, max_crosses=0, evaluation="holdout").fit(orders(), "returned").model_
+    assert not [field.name for field in fitted.producer.fields if "[" in field.name]
 
 
 def test_one_row_has_the_score_of_many(model: Path) -> None:
@@ -96,7 +140,7 @@ def test_words_tell_all_values_of_a_field_apart(model: Path) -> None:
 @pytest.mark.parametrize("private", [False, True])
 def test_a_saved_course_is_the_same(private: bool, tmp_path: Path) -> None:
     path, rows = tmp_path / "model.acx", orders()
-    fitted = AutoCrossClassifier(quiet=True, max_crosses=0, private=private).fit(rows, "returned")
+    fitted = AutoCrossClassifier(**OPTIONS, private=private).fit(rows, "returned")
     fitted.save(path)
     assert isinstance(column_of(path), Course)
     np.testing.assert_array_equal(load(path).score(rows), fitted.predict_proba(rows)[:, 1])
@@ -106,11 +150,10 @@ def test_a_saved_course_is_the_same(private: bool, tmp_path: Path) -> None:
     assert [field.name for field in again.producer.fields] == [field.name for field in bundle.read(path).producer.fields]
 
 
-def test_a_file_that_is_read_in_parts_has_the_same_course(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_several_blocks_has_the_same_course(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("autocross.fitting.run.BLOCK_ROWS", 200)
     orders().write_parquet(tmp_path / "rows.parquet")
-    options: dict[str, Any] = {"quiet": True, "max_crosses": 0, "n_jobs": 3}
-    AutoCrossClassifier(**options).fit(tmp_path / "rows.parquet", "returned").save(tmp_path / "model.acx")
+    AutoCrossClassifier(**OPTIONS, n_jobs=3).fit(tmp_path / "rows.parquet", "returned").save(tmp_path / "model.acx")
     assert (tmp_path / "model.acx").read_bytes() == model.read_bytes()
 
 

@@ -169,8 +169,7 @@ def by_earlier_time(micros: NDArray[np.int64], column: str, holdout: bool, why: 
     """
     for name, period in kinds_of_periods(micros):  # noqa: B007  used below
         _, index, counts = np.unique(period, return_inverse=True, return_counts=True)
-        middle = np.cumsum(counts) - counts / 2
-        _, span = np.unique((middle * N_SPANS / len(micros)).astype(np.int64), return_inverse=True)
+        span = spans(counts)
         rows = np.bincount(span, counts)
         if len(rows) == N_SPANS and rows.min() >= len(micros) / N_SPANS / 2:
             break
@@ -183,10 +182,32 @@ def by_earlier_time(micros: NDArray[np.int64], column: str, holdout: bool, why: 
         plan = FoldPlan(1, holdout=True, by_cluster=np.where(span == len(rows) - 1, 0, 1).astype(np.uint8))
         why = f"{why}; the last {name} are the holdout"
     else:
-        fold_of = np.where(span == 0, ALL, span - 1).astype(np.uint8)
-        plan = FoldPlan(len(rows) - 1, holdout=False, by_cluster=fold_of, forward=True)
+        plan = forward_plan(span)
         why = f"{why}; {len(rows)} spans of whole {name}, each judged by a model of those before"
     return Folds(plan, len(micros), "forward", why, index, len(counts), name)
+
+
+def spans(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The span of each period, if periods in the order of time have these numbers of rows."""
+    middle = np.cumsum(counts) - counts / 2
+    span: NDArray[np.int64] = np.unique((middle * N_SPANS / counts.sum()).astype(np.int64), return_inverse=True)[1]
+    return span
+
+
+def forward_plan(span: NDArray[np.int64]) -> FoldPlan:
+    """Folds by the spans of periods, of which there are three or more."""
+    fold_of = np.where(span == 0, ALL, span - 1).astype(np.uint8)
+    return FoldPlan(int(span.max()), holdout=False, by_cluster=fold_of, forward=True)
+
+
+def looking_ahead(folds: Folds) -> FoldPlan | None:
+    """A plan by which models of earlier rows are judged by later ones, if periods are known. Needs the clusters of all rows."""
+    if folds.kind == "forward" or (folds.kind == "time" and folds.plan.holdout):
+        return folds.plan
+    if folds.kind != "time" or folds.cluster is None:
+        return None
+    span = spans(np.bincount(folds.cluster))  # periods are numbered in the order of time
+    return forward_plan(span) if span.max() > 1 else None
 
 
 def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from autocross.features import Penalty, least_rows
 from autocross.fitting import leaks
 from autocross.fitting.encode import Encoded
 from autocross.fitting.run import Run
-from autocross.folds import Folds
+from autocross.folds import FoldPlan, Folds
 from autocross.models import tuning
 from autocross.models.logistic import Regression, again
 from autocross.options import Metric
@@ -97,18 +98,43 @@ def lay_out(run: Run, encoded: Encoded, kept: Sequence[int], coarse: bool = True
 
 
 def kept_granularities(run: Run, encoded: Encoded) -> list[int]:
-    """The better half of the numerical fields, and all other fields."""
+    """The better half of the numerical fields, those of moments that help, and all other fields."""
     fields = encoded.encoder.fields
     stems = {number: stem.tables for number, stem in enumerate(encoded.encoder.stems) if stem.tables}
     judged = [field for tables in stems.values() for field in tables]
     if not judged:
         return list(range(len(fields)))
+    calendars = {fields[number].column for number in {*range(len(fields))} - {*judged}}
+    moments = {stem: tables for stem, tables in stems.items() if fields[min(tables)].column in calendars}
+    numbers = {stem: tables for stem, tables in stems.items() if stem not in moments}
     run.reporter.tell(PhaseStarted, phase="choosing granularities", steps=1)
-    gain, base = granularity.gains(run.engine, encoded.rows.total_weight, encoded.folds.n_models, fields, stems, run.loss)
-    best = granularity.best_half(fields, gain, base)
+    best = granularity.best_half(fields, judged_alone(run, encoded, numbers)[0]) + helpful_moments(run, encoded, moments)
     detail = f"{len(best)} of {len(judged)} numerical fields kept"
     run.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)
     return sorted({*range(len(fields))} - {*judged} | {*best})
+
+
+def judged_alone(
+    run: Run, encoded: Encoded, stems: Mapping[int, Mapping[int, NDArray[Any]]], ahead: FoldPlan | None = None
+) -> tuple[dict[int, NDArray[np.float64]], float]:
+    """What the fields of these stems gain, and the loss of the base rate. ``ahead`` has the folds in the blocks, if these look
+    ahead."""
+    n_models = encoded.folds.n_models if ahead is None else ahead.n_models
+    rest = (encoded.encoder.fields, stems, run.loss, ahead is not None)
+    return granularity.gains(run.engine, encoded.rows.total_weight, n_models, *rest) if stems else ({}, 0.0)
+
+
+def helpful_moments(run: Run, encoded: Encoded, stems: Mapping[int, Mapping[int, NDArray[Any]]]) -> list[int]:
+    """The fields of moments that help. If it is known when rows happened, several spans of later rows must say so."""
+    ahead, fields = encoded.ahead, encoded.encoder.fields
+    if ahead is not None and ahead.n_models == 1:
+        return []
+    if stems and ahead is not None:
+        draw_folds(run.engine, ahead)
+    kept = granularity.helpful(fields, *judged_alone(run, encoded, stems, ahead), encoded.rows.mean_weight)
+    if stems and ahead is not None:
+        draw_folds(run.engine, encoded.folds.plan)
+    return kept
 
 
 def weight_of(block: Block) -> NDArray[np.int64]:

@@ -3,9 +3,9 @@
 .venv/bin/python paper/optimiser.py            writes the section of docs/benchmarks.md; cells in optimiser.jsonl are not run again
 
 The search runs with the paper's settings, and with bins of ten instead of 10, 100 and 1,000, so that crosses of numbers have fewer
-values. Its fields, and its fields with crosses, are then given to a logistic regression that is
-trained as the paper's: by mini-batch gradient descent, with learning rate, L1 and L2 from log-grids, and stopped when the AUC on
-the rows left out no longer rises. The features are the same as those of our own regression, so that only the optimiser differs.
+values. Its fields, and its fields with crosses, are then given to a logistic regression that is trained as the paper's: by
+mini-batch gradient descent, with learning rate, L1 and L2 from log-grids, and stopped when the AUC on the rows left out no longer
+rises. The features are the same as those of our own regression, so that only the optimiser differs.
 
 codes  : int32 (n_rows, n_features)   where in `weight` the weight of each feature's value is
 weight : float64 (n_weights,)         weight[0] is the intercept
@@ -202,9 +202,9 @@ def text_of(lines: list[list[str]]) -> str:
     head = ["", "features", "crosses", "LR", "AC+LR", "gain", "LR, descent", "AC+LR, descent", "gain", "gain in the paper"]
     return (
         "## The paper's settings with the paper's optimiser\n\n"
-        f"Test AUC, mean over seeds 0 to {SEEDS - 1} (Adult has one split, and Criteo {MOST_ROWS:,} training rows). Crosses are found "
-        "by our search with the paper's settings, or with the same and ten bins for each number. LR and AC+LR are our regression, "
-        "which goes to the optimum under one penalty for all fields. Beside them, the same features are trained by mini-batch "
+        f"Test AUC, mean over seeds 0 to {SEEDS - 1} (Adult has one split, and Criteo {MOST_ROWS:,} training rows). Crosses are "
+        "found by our search with the paper's settings, or with the same and ten bins for each number. LR and AC+LR are our "
+        "regression, which goes to the optimum under one penalty for all fields. Beside them, the same features are trained by mini-batch "
         f"gradient descent: batches of {BATCH} rows, learning rate {RATES[0]:g} to {RATES[-1]:g}, L1 and L2 up to "
         f"{PENALTIES[-1]:g} for the mean loss, all by log-grid, stopped on a fifth of the training rows and then trained on all. "
         f"Written by `paper/optimiser.py`. ({machine()})\n\n" + table(head, lines)

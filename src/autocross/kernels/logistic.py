@@ -180,15 +180,31 @@ def gather(codes: Codes, label: Any, weight: Any, learners: Any, odds: Floats, u
         gather_rows(codes, label, weight, learners, odds, unit, sums, odds.shape[1])
 
 
+@part
+def gather_ragged_later(
+    codes: Codes, starts: Ints, label: Any, weight: Any, learners: Any, odds: Floats, unit: float, sums: Ints
+) -> None:
+    """`gather_ragged` for rows that are learned from by all models, or by those from one on."""
+    for row in range(starts.shape[0] - 1):
+        y, scaled = float(label[row]), float(weight[row]) * unit
+        for k in range(first_learner(learners[row]), odds.shape[1]):
+            g, h = slopes(odds[row, k], y, scaled)
+            for entry in range(starts[row], starts[row + 1]):
+                add(sums, codes[np.uint64(entry)], k, g, h)
+
+
 @kernel
 def gather_ragged(
     codes: Codes, starts: Ints, label: Any, weight: Any, learners: Any, odds: Floats, unit: float, sums: Ints
 ) -> None:
     """`gather` for a field with any number of codes per row."""
+    if later_ones(learners):
+        gather_ragged_later(codes, starts, label, weight, learners, odds, unit, sums)
+        return
     n_models = odds.shape[1]
     for row in range(starts.shape[0] - 1):
         own, y, scaled = learners[row], float(label[row]), float(weight[row]) * unit
-        for j in range(first_learner(own), n_models - (own < n_models)):
+        for j in range(n_models - (own < n_models)):
             k = j + (j >= own)
             g, h = slopes(odds[row, k], y, scaled)
             for entry in range(starts[row], starts[row + 1]):

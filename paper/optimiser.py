@@ -2,10 +2,10 @@
 
 .venv/bin/python paper/optimiser.py            writes the section of docs/benchmarks.md; cells in optimiser.jsonl are not run again
 
-The search runs with the paper's settings; with bins of ten instead of 10, 100 and 1,000, so that crosses of numbers have fewer values;
-and with our defaults, up to ten crosses. Its fields, and its fields with crosses, are then given to a logistic regression that is trained as the paper's: by
-mini-batch gradient descent, with learning rate, L1 and L2 from log-grids, and stopped when the AUC on the rows left out no longer
-rises. The features are the same as those of our own regression, so that only the optimiser differs.
+The search runs with the paper's settings; with ten bins instead of 10, 100 and 1,000, so that crosses of numbers have fewer
+values; and with our defaults, up to ten crosses. Its fields, and its fields with crosses, are then given to a logistic regression that is
+trained as the paper's: by mini-batch gradient descent, with learning rate, L1 and L2 from log-grids, and stopped when the AUC on
+the rows left out no longer rises. The features are the same as those of our own regression, so that only the optimiser differs.
 
 codes  : int32 (n_rows, n_features)   where in `weight` the weight of each feature's value is
 weight : float64 (n_weights,)         weight[0] is the intercept
@@ -170,10 +170,10 @@ def measured(train: pl.DataFrame, test: pl.DataFrame, settings: dict[str, Any], 
     for name, ours in (("lr", base), ("ac", model)):
         found[name] = float(roc_auc_score(truth, ours.predict_proba(test)[:, 1]))
     features = AutoCross(quiet=True, **settings).fit(train, TARGET)  # the same search again
-    names = features.get_feature_names_out()
-    plain = [at for at, name in enumerate(names) if not name.endswith(("[rate]", "[count]"))]  # statistics have seen the labels
     found["crosses"] = sum(cross.kind == "cross" for cross in model.crosses_)
-    both = [np.asarray(features.transform(rows.drop(TARGET), output="codes"))[:, plain].astype(np.int64) for rows in (train, test)]
+    both = [np.asarray(features.transform(rows.drop(TARGET), output="codes")).astype(np.int64) for rows in (train, test)]
+    n_plain = both[0].shape[1] - 2 * (len(model.crosses_) - found["crosses"])  # statistics, which come last, have seen the labels
+    both = [codes[:, :n_plain] for codes in both]
     sizes = np.maximum(both[0].max(axis=0), both[1].max(axis=0)) + 1
     learned, judged = ((one + 1 + np.concatenate([[0], np.cumsum(sizes[:-1])])).astype(np.int32) for one in both)
     n_weights = 1 + np.cumsum(sizes)

@@ -12,7 +12,18 @@ from autocross import AutoCrossClassifier
 from autocross.blocks import INTERCEPT, make_blocks
 from autocross.errors import OptionError
 from autocross.features import FieldCodes
-from autocross.folds import ALL, KFOLD_ROWS, FoldPlan, by_earlier_time, by_group, by_row, by_time, choose, use_holdout
+from autocross.folds import (
+    ALL,
+    KFOLD_ROWS,
+    FoldPlan,
+    by_earlier_time,
+    by_group,
+    by_row,
+    by_time,
+    choose,
+    looking_ahead,
+    use_holdout,
+)
 from autocross.hashing import mix
 from autocross.kernels import counting
 from autocross.producer.words import in_words, summary
@@ -116,6 +127,18 @@ def test_forward_spans_have_about_equal_rows_also_where_one_week_has_most_of_the
     assert two.plan.holdout and not two.plan.forward
     with pytest.raises(OptionError, match="nearly all rows have the same time in column 'when'"):
         by_earlier_time(np.zeros(50, np.int64), "when", False, "")
+
+
+def test_folds_by_time_know_a_plan_that_looks_ahead() -> None:
+    micros = np.random.default_rng(0).permutation(1000) * DAY
+    by_weeks, forward = by_time(micros, 0, False, ""), by_earlier_time(micros, "when", False, "")
+    plan = looking_ahead(by_weeks)
+    assert plan is not None and plan.forward
+    np.testing.assert_array_equal(plan.of(np.arange(1000), by_weeks.cluster), forward.fold)
+    held = by_time(micros, 0, True, "")
+    assert (looking_ahead(forward), looking_ahead(held)) == (forward.plan, held.plan)
+    assert looking_ahead(by_row(1000, 0, False, "")) is None
+    assert looking_ahead(by_group(micros % 7, 0, False, "")) is None
 
 
 def test_which_models_learn_from_a_row() -> None:

@@ -3,9 +3,10 @@
 .venv/bin/python paper/optimiser.py            writes the section of docs/benchmarks.md; cells in optimiser.jsonl are not run again
 
 The search runs with the paper's settings; with ten bins instead of 10, 100 and 1,000, so that crosses of numbers have fewer
-values; and with our defaults, up to ten crosses. Its fields, and its fields with crosses, are then given to a logistic regression that is
-trained as the paper's: by mini-batch gradient descent, with learning rate, L1 and L2 from log-grids, and stopped when the AUC on
-the rows left out no longer rises. The features are the same as those of our own regression, so that only the optimiser differs.
+values; and with our defaults, up to ten crosses. Its fields, and its fields with crosses, are then given to a logistic regression
+that is trained as the paper's: by mini-batch gradient descent, with learning rate, L1 and L2 from log-grids, and stopped when the
+AUC on the rows left out no longer rises. The features are the same as those of our own regression, so that only the optimiser
+differs.
 
 codes  : int32 (n_rows, n_features)   where in `weight` the weight of each feature's value is
 weight : float64 (n_weights,)         weight[0] is the intercept

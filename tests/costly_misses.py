@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from autocross.folds import ALL, N_FOLDS
 from autocross.models.losses import Loss, register
 
 Array = np.ndarray[Any, Any]
@@ -30,20 +31,22 @@ def loss(label: Array, odds: Array) -> Array:
     return cost(label) * np.log1p(np.where(label == 1, 1.0 / odds, odds))
 
 
-def own_fold(fold: Array, odds: Array) -> Array:
-    """Which model must not learn from a row, (n_rows, n_models)."""
-    return fold[:, None] == np.arange(odds.shape[1])
+def learning(learners: Array, odds: Array) -> Array:
+    """Which models learn from a row, (n_rows, n_models)."""
+    first = np.where((learners > N_FOLDS) & (learners != ALL), learners - N_FOLDS, 0)
+    model = np.arange(odds.shape[1])
+    return (learners[:, None] != model) & (first[:, None] <= model)
 
 
-def gather(codes: Array, label: Array, weight: Array, fold: Array, odds: Array, unit: float, sums: Array) -> None:
-    gather_ragged(codes, np.arange(len(codes) + 1), label, weight, fold, odds, unit, sums)
+def gather(codes: Array, label: Array, weight: Array, learners: Array, odds: Array, unit: float, sums: Array) -> None:
+    gather_ragged(codes, np.arange(len(codes) + 1), label, weight, learners, odds, unit, sums)
 
 
 def gather_ragged(
-    codes: Array, starts: Array, label: Array, weight: Array, fold: Array, odds: Array, unit: float, sums: Array
+    codes: Array, starts: Array, label: Array, weight: Array, learners: Array, odds: Array, unit: float, sums: Array
 ) -> None:
     row = np.repeat(np.arange(len(label)), np.diff(starts))
-    learns = ~own_fold(fold, odds)
+    learns = learning(learners, odds)
     scaled = weight[:, None] * unit * learns
     g, h = slopes(label[:, None], odds)
     for place, part in enumerate((scaled * g, scaled * h, learns)[: sums.shape[2]]):
@@ -56,7 +59,7 @@ def row_losses(label: Array, odds: Array, losses: Array) -> None:
 
 def total_loss(label: Array, weight: Array, fold: Array, odds: Array, unit: float, losses: Array) -> None:
     lost = (weight[:, None] * unit * loss(label[:, None], odds)).astype(np.int64)
-    judges = own_fold(fold, odds)
+    judges = fold[:, None] == np.arange(odds.shape[1])
     losses += np.stack([np.where(judges, 0, lost).sum(axis=0), np.where(judges, lost, 0).sum(axis=0)], axis=1)
 
 

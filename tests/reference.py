@@ -20,6 +20,7 @@ class CodedRows:
     weight: np.ndarray[Any, Any]
     fold: np.ndarray[Any, Any]
     offset: np.ndarray[Any, Any]
+    forward: bool = False
 
     @property
     def single(self) -> bool:
@@ -27,6 +28,17 @@ class CodedRows:
 
     def of_row(self, row: int) -> list[int]:
         return self.codes[self.starts[row] : self.starts[row + 1]].tolist()
+
+    def learns(self, k: int, row: int) -> bool:
+        """Whether a model learns from a row."""
+        fold = int(self.fold[row])
+        return fold == 255 or (fold < k if self.forward else fold != k)
+
+    @property
+    def learners(self) -> np.ndarray[Any, Any]:
+        """The same as the kernels have it."""
+        later = [6 + fold if fold != 255 else 255 for fold in self.fold.tolist()]
+        return np.array(later, np.uint8) if self.forward else self.fold
 
 
 def loss(z: float, y: int) -> float:
@@ -37,7 +49,7 @@ def gather(rows: CodedRows) -> np.ndarray[Any, Any]:
     sums = np.zeros((rows.n_codes, rows.offset.shape[1], 2))
     for row in range(len(rows.label)):
         for k in range(rows.offset.shape[1]):
-            if k != rows.fold[row]:
+            if rows.learns(k, row):
                 p = 1 / (1 + math.exp(-rows.offset[row, k]))
                 for code in rows.of_row(row):
                     sums[code, k, 0] += float(rows.weight[row]) * (p - int(rows.label[row]))
@@ -76,7 +88,7 @@ def count(rows: CodedRows) -> np.ndarray[Any, Any]:
     counts = np.zeros((rows.n_codes, rows.offset.shape[1]), int)
     for row in range(len(rows.label)):
         for k in range(rows.offset.shape[1]):
-            if k != rows.fold[row]:
+            if rows.learns(k, row):
                 for code in rows.of_row(row):
                     counts[code, k] += 1
     return counts

@@ -154,7 +154,10 @@ def solve(diagonal: list[float], beside: list[float], right: list[float]) -> lis
 
 
 class Models:
-    """Logistic regressions side by side: model k learns from the rows whose fold is not k, and those whose fold is k judge it."""
+    """Logistic regressions side by side: model k learns from the rows whose fold is not k, and those whose fold is k judge it. With
+    ``forward`` it learns only from the rows of earlier folds, and of no fold."""
+
+    forward = False
 
     def __init__(self, label: Sequence[int], fold: Sequence[int], n_models: int, min_count: int) -> None:
         self.label, self.fold, self.min_count = label, fold, min_count
@@ -167,7 +170,8 @@ class Models:
 
     def learners(self, row: int) -> list[int]:
         """The models that learn from a row."""
-        return [k for k in self.models if k != self.fold[row]]
+        fold = self.fold[row]
+        return [k for k in self.models if fold not in self.models or (fold < k if self.forward else fold != k)]
 
     def judges(self, n_rows: int) -> list[int]:
         """Those of the first rows that judge a model."""

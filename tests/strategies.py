@@ -25,7 +25,7 @@ from reference import CodedRows
 
 @st.composite
 def coded_rows(draw: st.DrawFn, ragged: bool | None = None, max_rows: int = 40) -> CodedRows:
-    """Rows of one field, for one to five models."""
+    """Rows of one field, for one to five models, whose folds may go forward."""
     n_rows = draw(st.integers(0, max_rows))
     n_codes = draw(st.sampled_from([2, 3, 7, 300]))
     n_models = draw(st.sampled_from([1, 2, 3, 5]))
@@ -42,6 +42,7 @@ def coded_rows(draw: st.DrawFn, ragged: bool | None = None, max_rows: int = 40) 
         weight=rng.choice([0.0, 0.5, 1.0, 3.0], n_rows).astype(np.float32),
         fold=rng.choice([*range(n_models), 255], n_rows).astype(np.uint8),
         offset=rng.normal(0, draw(st.sampled_from([0.1, 2.0, 20.0])), (n_rows, n_models)),
+        forward=n_models > 1 and draw(st.booleans()),
     )
 
 

@@ -213,7 +213,7 @@ def test_a_csv_file_is_read_in_shares(nodes: Cluster, people: pl.DataFrame, tmp_
     same(found, AutoCrossClassifier(quiet=True, engine="serial").fit(path, "bought").model_)
 
 
-@pytest.mark.parametrize("options", [{"groups": "job"}, {"time": "born"}], ids=str)
+@pytest.mark.parametrize("options", [{"groups": "job"}, {"time": "born"}, {"time": "born", "split": "forward"}], ids=str)
 def test_groups_and_times_reach_all_workers(nodes: Cluster, people: pl.DataFrame, options: dict[str, Any]) -> None:
     rows = people.drop_nulls()
     found = AutoCrossClassifier(engine="ray", n_jobs=3, quiet=True, **options).fit(rows, "bought").model_

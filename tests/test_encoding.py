@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from datetime import date, datetime, timedelta
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -17,12 +18,13 @@ from autocross.encoding import plan
 from autocross.encoding.discretize import Bins, midpoints, quantile_places, thick, width_places
 from autocross.encoding.encoder import Encoder, stem_codes
 from autocross.encoding.plan import EncodingPlan
-from autocross.encoding.timestamps import Calendar, parts_of, parts_of_all
+from autocross.encoding.timestamps import Calendar, Course, parts_of, parts_of_all
+from autocross.encoding.values import Span
 from autocross.encoding.vocabulary import Vocabulary, bucket_of
 from autocross.features import FIRST, MISSING, RARE, FieldCodes, narrowest
 from autocross.producer.wording import words
 from autocross.table.coerce import lists, moments, texts, typed
-from autocross.table.columns import NumberColumn, Table, TimeColumn
+from autocross.table.columns import NO_TIME, NumberColumn, Table, TimeColumn
 from autocross.table.digest import Digests
 from autocross.table.inference import infer
 from autocross.table.schema import ColumnSchema
@@ -103,8 +105,10 @@ def test_the_calendar_of_many_is_the_calendar_of_each(values: list[datetime]) ->
 def test_only_calendar_parts_that_vary_become_fields() -> None:
     days = [date(2024, 1, 1) + timedelta(days=at) for at in range(28)] * 2
     column = TimeColumn(moments(pl.Series("when", [*days, None])))
-    calendar = Calendar.fit(TIME, column, RULES)
-    assert [field.name for field in calendar.fields] == ["when.day", "when.weekday"]
+    course = Calendar.fit(TIME, column, RULES)
+    assert [field.name for field in course.fields][:2] == ["when.day", "when.weekday"]
+    calendar = course.keep([0, 1])
+    assert type(calendar) is Calendar
     codes = calendar.encode(column)
     assert codes[1].codes[:7].tolist() == [2, 3, 4, 5, 6, 7, 8]
     assert codes[0].codes[-1] == MISSING
@@ -112,6 +116,88 @@ def test_only_calendar_parts_that_vary_become_fields() -> None:
     assert calendar.encode_one(datetime(2024, 1, 2, 5)) == (3, 3)
     assert calendar.encode_one(None) == (MISSING, MISSING)
     assert words(calendar.value(1, 2)) == "Monday"
+
+
+def fitted_course(values: list[datetime | None], rules: EncodingPlan) -> tuple[Course, TimeColumn]:
+    column = TimeColumn(moments(pl.Series("when", values, pl.Datetime("us"))))
+    course = Calendar.fit(TIME, column, rules)
+    assert isinstance(course, Course)
+    return course, column
+
+
+MANY_MOMENTS = st.lists(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)), min_size=2, max_size=40, unique=True)
+
+
+@given(MANY_MOMENTS, st.sampled_from([(2,), (3, 10), (10, 100)]))
+def test_the_course_of_many_is_the_course_of_each(values: list[datetime], granularities: tuple[int, ...]) -> None:
+    calendar = Calendar.fit(TIME, TimeColumn(moments(pl.Series("when", values))), EncodingPlan(1, granularities))
+    column = TimeColumn(np.append(moments(pl.Series("when", values)), NO_TIME))
+    codes = np.stack([coded.codes for coded in calendar.encode(column)])
+    for at, value in enumerate([*values, None]):
+        assert calendar.encode_one(value) == tuple(codes[:, at].tolist())
+        assert calendar.encode_one(None if value is None else value.isoformat()) == tuple(codes[:, at].tolist())
+    intervals = [coded.codes for coded in calendar.stem_codes(column)]
+    for number, stem in enumerate(calendar.stems):
+        for place, table in stem.tables.items():
+            np.testing.assert_array_equal(table[intervals[number]], codes[place])
+
+
+@given(MANY_MOMENTS)
+def test_the_spans_of_a_course_are_in_order_and_read_differently(values: list[datetime]) -> None:
+    calendar = Calendar.fit(TIME, TimeColumn(moments(pl.Series("when", values))), EncodingPlan(1, (2, 10, 100)))
+    n_parts = len(calendar.seen)
+    for place, field in enumerate(calendar.fields[n_parts:], start=n_parts):
+        spans = [calendar.value(place, code) for code in range(2, field.n_codes)]
+        assert all(isinstance(span, Span) for span in spans)
+        assert all(earlier.high == later.low for earlier, later in pairwise(spans))
+        assert len({words(span) for span in spans}) == len(spans)
+        if max(values) < datetime(2255, 1, 1):  # beyond, floats do not tell microseconds apart
+            for value in values:
+                code = calendar.encode_one(value)[place]
+                low, high = spans[code - 2].low, spans[code - 2].high
+                assert low <= (value - datetime(1970, 1, 1)) // timedelta(microseconds=1) < high
+
+
+def test_bins_of_moments_begin_at_round_ones() -> None:
+    days = [datetime(2024, 1, 1, 9, 30) + timedelta(days=7 * at) for at in range(20)]
+    course, column = fitted_course([*days, None], EncodingPlan(1, (4,)))
+    assert [field.name for field in course.fields] == ["when.quarter", "when.month", "when.day", "when [4 wide]"]
+    assert [words(course.value(3, code)) for code in range(6)] == [
+        "(missing)",
+        "(rare)",
+        "before 2024-02-05",
+        "2024-02-05 to 2024-03-11",
+        "2024-03-11 to 2024-04-15",
+        "2024-04-15 or later",
+    ]
+    assert course.encode(column)[3].codes.tolist() == [*np.repeat([2, 3, 4, 5], 5), MISSING]
+    hours = [datetime(2024, 1, 1, 9) + timedelta(minutes=7 * at, seconds=at, microseconds=at) for at in range(4)]
+    course, _ = fitted_course([*hours], EncodingPlan(1, (10,)))
+    assert [words(course.value(len(course.seen), code)) for code in (2, 3, 5)] == [
+        "before 2024-01-01 09:07",
+        "2024-01-01 09:07 to 2024-01-01 09:14",
+        "2024-01-01 09:21 or later",
+    ]
+
+
+def test_moments_that_differ_by_microseconds_have_edges_of_their_own() -> None:
+    values = [datetime(2024, 1, 1) + timedelta(microseconds=at) for at in (0, 1, 2)] + [datetime(2025, 1, 1)]
+    course, column = fitted_course([*values], EncodingPlan(1, (10,)))
+    assert course.encode(column)[-1].codes.tolist() == [2, 3, 4, 5]
+    assert words(course.value(len(course.seen), 3)) == "2024-01-01 00:00:00.000001 to 2024-01-01 00:00:00.000002"
+
+
+def test_times_of_a_day_are_printed_without_a_date() -> None:
+    values = [datetime(1970, 1, 1, hour) for hour in range(24)]
+    course, _ = fitted_course([*values], EncodingPlan(1, (4,)))
+    assert words(course.value(1, 3)) == "06:00 to 12:00"
+
+
+def test_a_single_moment_has_no_course() -> None:
+    column = TimeColumn(moments(pl.Series("when", [datetime(2024, 1, 1)] * 5)))
+    assert type(Calendar.fit(TIME, column, RULES)) is Calendar
+    thin = TimeColumn(moments(pl.Series("when", [datetime(2024, 1, 1), datetime(2025, 1, 1)])))
+    assert type(Calendar.fit(TIME, thin, EncodingPlan(2, (10,)))) is Calendar  # no bin would have two rows
 
 
 def test_bins_of_equal_width_and_of_equal_counts() -> None:

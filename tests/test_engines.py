@@ -73,15 +73,18 @@ def test_engines_are_made_by_name() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("split", ["auto", "forward"])
 @pytest.mark.parametrize("evaluation", ["kfold", "holdout"])
 def test_every_engine_finds_the_same_model_to_the_bit(
-    people: pl.DataFrame, evaluation: str, monkeypatch: pytest.MonkeyPatch
+    people: pl.DataFrame, evaluation: str, split: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights too: they are no whole numbers, so that a sum of floats would show."""
     monkeypatch.setattr("autocross.fitting.run.BLOCK_ROWS", 50)  # several blocks even here
     weight = np.random.default_rng(0).random(people.height)
+    rows = people.with_columns(number=pl.int_range(pl.len()))
+    options = {"evaluation": evaluation, "split": split, "time": "number" if split == "forward" else None, "exclude": ["number"]}
     models = [
-        AutoCrossClassifier(quiet=True, engine=name, n_jobs=n_jobs, evaluation=evaluation).fit(people, "bought", weight).model_
+        AutoCrossClassifier(quiet=True, engine=name, n_jobs=n_jobs, **options).fit(rows, "bought", weight).model_
         for name, n_jobs in (("serial", None), ("threads", 1), ("threads", 2), ("threads", 5))
     ]
     for other in models[1:]:

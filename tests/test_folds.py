@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import polars as pl
 import pytest
 
 from autocross import AutoCrossClassifier
 from autocross.blocks import INTERCEPT, make_blocks
+from autocross.errors import OptionError
 from autocross.features import FieldCodes
-from autocross.folds import ALL, KFOLD_ROWS, FoldPlan, by_group, by_row, by_time, choose, use_holdout
+from autocross.folds import (
+    ALL,
+    KFOLD_ROWS,
+    FoldPlan,
+    by_earlier_time,
+    by_group,
+    by_row,
+    by_time,
+    choose,
+    looking_ahead,
+    use_holdout,
+)
 from autocross.hashing import mix
+from autocross.kernels import counting
+from autocross.producer.words import in_words, summary
 from autocross.table.columns import NO_TIME, TimeColumn
 
 DAY = 86_400_000_000
@@ -84,6 +100,58 @@ def test_missing_times_are_a_period_of_their_own() -> None:
     assert len(np.unique(folds.fold[micros == NO_TIME])) == 1
 
 
+def test_forward_folds_are_six_spans_of_which_the_first_only_learns() -> None:
+    micros = np.random.default_rng(0).permutation(1000) * DAY
+    folds = by_earlier_time(micros, "when", False, "")
+    assert (folds.kind, folds.n_models, folds.plan.forward, folds.clusters) == ("forward", 5, True, "weeks")
+    spans = [micros[folds.fold == fold] for fold in (ALL, 0, 1, 2, 3, 4)]
+    assert all(earlier.max() < later.min() for earlier, later in pairwise(spans))
+    assert min(map(len, spans)) > 140 and max(map(len, spans)) < 190
+    weeks = (micros - 4 * DAY) // (7 * DAY)
+    assert all(len(np.unique(folds.fold[weeks == week])) == 1 for week in np.unique(weeks))
+    held = by_earlier_time(micros, "when", True, "")
+    assert held.n_models == 1 and not held.plan.forward
+    np.testing.assert_array_equal(held.fold == 0, folds.fold == 4)
+
+
+def test_forward_spans_have_about_equal_rows_also_where_one_week_has_most_of_them() -> None:
+    rng = np.random.default_rng(0)
+    micros = np.concatenate([np.arange(300) * DAY, 100 * DAY + rng.integers(0, 7 * DAY, 5000)])
+    folds = by_earlier_time(micros, "when", False, "")
+    counts = np.bincount(folds.fold)[[0, 1, 2, 3, 4, ALL]]
+    assert counts.min() > 400
+    assert folds.clusters != "weeks"
+    few = by_earlier_time(np.repeat(np.arange(3) * DAY, 50), "when", False, "")
+    assert (few.n_models, len(np.unique(few.fold))) == (2, 3)
+    two = by_earlier_time(np.repeat(np.arange(2) * DAY, 50), "when", False, "")
+    assert two.plan.holdout and not two.plan.forward
+    with pytest.raises(OptionError, match="nearly all rows have the same time in column 'when'"):
+        by_earlier_time(np.zeros(50, np.int64), "when", False, "")
+
+
+def test_folds_by_time_know_a_plan_that_looks_ahead() -> None:
+    micros = np.random.default_rng(0).permutation(1000) * DAY
+    by_weeks, forward = by_time(micros, 0, False, ""), by_earlier_time(micros, "when", False, "")
+    plan = looking_ahead(by_weeks)
+    assert plan is not None and plan.forward
+    np.testing.assert_array_equal(plan.of(np.arange(1000), by_weeks.cluster), forward.fold)
+    held = by_time(micros, 0, True, "")
+    assert (looking_ahead(forward), looking_ahead(held)) == (forward.plan, held.plan)
+    assert looking_ahead(by_row(1000, 0, False, "")) is None
+    assert looking_ahead(by_group(micros % 7, 0, False, "")) is None
+
+
+def test_which_models_learn_from_a_row() -> None:
+    fold = np.array([ALL, 0, 1, 2, 3, 4], np.uint8)
+    codes = [FieldCodes(np.zeros(6, np.uint8))]
+    rest = (np.zeros(6, np.uint8), np.ones(6, np.float32))
+    for forward, expected in ((False, fold[:, None] != np.arange(5)), (True, np.triu(np.ones((6, 5))))):
+        (block,) = make_blocks(codes, *rest, FoldPlan(5, False, listed=fold, forward=forward), 0, 1)
+        counts = np.zeros((6, 5), np.int64)
+        counting.count(block.row.astype(np.uint8), block.learners, counts)
+        np.testing.assert_array_equal(counts, expected)
+
+
 def test_an_events_time_is_told_from_a_date_of_birth() -> None:
     rng = np.random.default_rng(0)
     births = TimeColumn(rng.integers(-10_000, 10_000, 300) * DAY)
@@ -101,6 +169,10 @@ def test_an_events_time_is_told_from_a_date_of_birth() -> None:
     assert kind({"log": log}, split="random") == "random"
     assert kind({"log": log, "birth": births}) == "random"
     assert kind({"log": log, "birth": births}, time="log") == "time"
+    assert kind({"birth": births}, split="forward") == "forward"
+    assert kind({"log": log, "birth": births}, split="forward", time="log") == "forward"
+    with pytest.raises(OptionError, match=r"split='forward' needs a time column, but there are 2\. Name one by time="):
+        kind({"log": log, "birth": births}, split="forward")
 
 
 def test_large_tables_are_judged_by_a_holdout() -> None:
@@ -134,3 +206,62 @@ def test_a_holdout_of_so_few_rows_that_it_is_empty_gives_no_score(metric: str) -
     clf = AutoCrossClassifier(quiet=True, evaluation="holdout", metric=metric, random_state=seed).fit(X, [0, 1, 0, 1])
     assert clf.model_.about.score is None
     assert np.isfinite(clf.predict_proba(X)).all()
+
+
+# Whole fits.
+
+
+@pytest.fixture
+def visits() -> pl.DataFrame:
+    """Rows of 200 days in order. Who comes on a day decides much of its label, so that rows of the same day tell it."""
+    rng = np.random.default_rng(0)
+    day = np.sort(rng.integers(0, 200, 3000))
+    luck, x = rng.normal(0, 1.5, 200)[day], rng.normal(0, 1, 3000)
+    label = (rng.random(3000) < 1 / (1 + np.exp(-luck - x))).astype(np.int64)
+    when = pl.Series(day).cast(pl.Int64) * DAY
+    return pl.DataFrame({"when": when.cast(pl.Datetime("us")), "guide": (day % 199).astype(str), "x": x, "label": label})
+
+
+SAYS = {
+    "time": "Folds are whole weeks of 'when', as for predicting new weeks: LR has AUC ",
+    "forward": "Rows are judged by models of earlier weeks of 'when', as for predicting the future: LR has AUC ",
+    "group": "Folds are whole groups of 'guide', as for predicting new groups: LR has AUC ",
+    "holdout": "The last weeks of 'when' are the holdout, as for predicting later weeks: LR has AUC ",
+}
+
+
+@pytest.mark.filterwarnings("ignore:With random folds")
+@pytest.mark.parametrize("split", SAYS)
+def test_the_last_line_says_what_folds_mean_and_what_random_ones_would_give(
+    split: str, visits: pl.DataFrame, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"time": {}, "forward": {"split": "forward"}, "group": {"groups": "guide"}, "holdout": {"evaluation": "holdout"}}
+    model = AutoCrossClassifier(max_crosses=0, **options[split]).fit(visits, "label").model_
+    said = [line.partition("s  ")[2].strip() for line in capsys.readouterr().err.splitlines()]
+    chosen = "a random holdout" if split == "holdout" else "random folds"
+    assert said[-2].startswith("done:")
+    assert said[-1].startswith(SAYS[split] + f"{model.about.score:.4f}. With {chosen} (split='random'), as for rows of the ")
+    assert said[-1] in in_words(summary(model))
+
+
+def test_random_folds_are_compared_with_nothing(visits: pl.DataFrame) -> None:
+    model = AutoCrossClassifier(max_crosses=0, quiet=True, split="random").fit(visits, "label").model_
+    assert "compared" not in {rule.name for rule in model.about.rules}
+
+
+@pytest.mark.filterwarnings("ignore:With random folds")
+def test_forward_folds_judge_what_a_model_of_earlier_rows_can_know(visits: pl.DataFrame) -> None:
+    """Every day has a guide of its own, so that nothing is known about the guides of later days."""
+    scores = {
+        split: AutoCrossClassifier(max_crosses=0, quiet=True, split=split, time="when").fit(visits, "label").model_.about.score
+        for split in ("random", "forward")
+    }
+    assert scores["random"] > scores["forward"] + 0.05  # type: ignore[operator]
+
+
+def test_forward_folds_need_a_time_column(visits: pl.DataFrame) -> None:
+    with pytest.raises(OptionError, match=r"Option split='forward' needs a time column\. Name it by time=, or declare its kind"):
+        AutoCrossClassifier(quiet=True, split="forward").fit(visits.drop("when"), "label")
+    two = visits.with_columns(then="when")
+    with pytest.raises(OptionError, match=r"Option split='forward' needs a time column, but there are 2\. Name one by time="):
+        AutoCrossClassifier(quiet=True, split="forward").fit(two, "label")

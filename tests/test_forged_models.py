@@ -33,7 +33,7 @@ N_CASES = 100  # of each model here; tens of thousands were tried
 ODD = [
     None, True, False, 0, 1, 2, -1, 7, 1 << 20, 1 << 31, (1 << 63) - 1, 1 << 63, 10**30, 0.0, -0.0, 0.5, 1e-300, 1e100, 1e308,
     math.nan, math.inf, "", "x", "NA", "\ud800", "\x00", "text", "number", "boolean", "time", "list", "categorical", "numerical",
-    "multivalue", "ignore", "vocabulary", "hashes", "bins", "calendar", "age", "job", "tags", "|", "x" * 70_000,
+    "multivalue", "ignore", "vocabulary", "hashes", "bins", "calendar", "course", "age", "job", "tags", "|", "x" * 70_000,
     [], {}, [[]], [0], {"a": 1},
 ]  # fmt: skip
 WORDS = [

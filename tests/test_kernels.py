@@ -24,7 +24,7 @@ UNIT = 2.0**40
 
 def gathered(rows: CodedRows, ragged: bool) -> np.ndarray:
     sums = np.zeros((rows.n_codes, rows.offset.shape[1], 2), np.int64)
-    common = (rows.label, rows.weight, rows.fold, np.exp(rows.offset), UNIT, sums)
+    common = (rows.label, rows.weight, rows.learners, np.exp(rows.offset), UNIT, sums)
     if ragged:
         logistic.gather_ragged(rows.codes, rows.starts, *common)
     else:
@@ -42,8 +42,8 @@ def test_twins_agree_on_the_same_rows(rows: CodedRows) -> None:
     np.testing.assert_array_equal(gathered(rows, ragged=False), gathered(rows, ragged=True))
     n_models = rows.offset.shape[1]
     counts = [np.zeros((rows.n_codes, n_models), np.int64) for _ in range(2)]
-    counting.count(rows.codes, rows.fold, counts[0])
-    counting.count_ragged(rows.codes, rows.starts, rows.fold, counts[1])
+    counting.count(rows.codes, rows.learners, counts[0])
+    counting.count_ragged(rows.codes, rows.starts, rows.learners, counts[1])
     np.testing.assert_array_equal(*counts)
     delta = np.linspace(-1, 1, rows.n_codes * n_models).reshape(rows.n_codes, n_models)
     odds = [np.exp(rows.offset) for _ in range(2)]
@@ -62,7 +62,7 @@ def test_twins_agree_on_the_same_rows(rows: CodedRows) -> None:
 def test_count_shift_and_losses_match_the_obvious_versions(rows: CodedRows) -> None:
     n_models = rows.offset.shape[1]
     counts = np.zeros((rows.n_codes, n_models), np.int64)
-    counting.count_ragged(rows.codes, rows.starts, rows.fold, counts)
+    counting.count_ragged(rows.codes, rows.starts, rows.learners, counts)
     np.testing.assert_array_equal(counts, reference.count(rows))
     delta = np.linspace(-1, 1, rows.n_codes * n_models).reshape(rows.n_codes, n_models)
     moved = np.exp(rows.offset)
@@ -83,6 +83,7 @@ def test_count_shift_and_losses_match_the_obvious_versions(rows: CodedRows) -> N
 @settings(max_examples=30)
 def test_gradient_and_curvature_are_derivatives_of_the_loss(rows: CodedRows) -> None:
     rows.offset[:] = np.clip(rows.offset, -3, 3)
+    rows.forward = False  # then a model learns from all rows that do not judge it
     sums = gathered(rows, ragged=True)
     h = 1e-4
     for code in range(min(rows.n_codes, 7)):
@@ -224,7 +225,7 @@ def test_the_loss_of_impossible_odds() -> None:
 
 def test_there_is_one_number_of_folds() -> None:
     assert folds.N_FOLDS is scaling.N_FOLDS
-    assert folds.by_row(100, 0, False, "").n_models == scaling.N_FOLDS == logistic.MODELS
+    assert folds.by_row(100, 0, False, "").n_models == scaling.N_FOLDS == logistic.MODELS == counting.MODELS
 
 
 UNCOMPILED = """

@@ -78,20 +78,22 @@ def test_other_columns_are_not_named(case: str) -> None:
     assert said(NO_ANSWERS[case]) == []
 
 
-def test_auc_alone_is_that_of_rates_of_the_other_folds() -> None:
+@pytest.mark.parametrize("forward", [False, True])
+def test_auc_alone_is_that_of_rates_of_the_rows_learned_from(forward: bool) -> None:
     from sklearn.metrics import roc_auc_score
 
     rng = np.random.default_rng(0)
     n, n_codes, n_folds = 500, 7, 5
-    code, fold, label = rng.integers(0, n_codes, n), rng.integers(0, n_folds, n), rng.integers(0, 2, n)
+    code, fold, label = rng.integers(0, n_codes, n), rng.integers(0, n_folds + forward, n), rng.integers(0, 2, n)
     counts = np.zeros((n_codes, n_folds + 1, 2), np.int64)
     np.add.at(counts, (code, fold, label), 1)
     score = np.zeros(n)
     for row in range(n):
-        others = fold != fold[row]
+        others = (fold < fold[row]) | (fold == n_folds) if forward else fold != fold[row]
         same = others & (code == code[row])
         score[row] = (label[same].sum() + leaks.PRIOR * label[others].mean()) / (same.sum() + leaks.PRIOR)
-    assert leaks.auc_alone(counts) == pytest.approx(roc_auc_score(label, score), abs=1e-12)
+    judges = fold < n_folds
+    assert leaks.auc_alone(counts, forward) == pytest.approx(roc_auc_score(label[judges], score[judges]), abs=1e-12)
 
 
 # Rows that occur several times.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any
@@ -13,7 +14,7 @@ from autocross.blocks import make_blocks
 from autocross.engines import SerialEngine
 from autocross.events import CandidatesRanked, CrossTried, Event, Reporter
 from autocross.features import FIRST, MISSING, RARE, Field, FieldCodes, Penalty, in_order
-from autocross.folds import Folds, by_row
+from autocross.folds import Folds, by_earlier_time, by_row
 from autocross.hashing import mix
 from autocross.models import tuning
 from autocross.models.logistic import Regression
@@ -116,10 +117,22 @@ def smooth_ones(search: SlowSearch) -> set[tuple[int, ...]]:
     return smooth
 
 
+def drawn(n: int, round: int, holdout: bool) -> Folds:
+    """The folds of a round."""
+    return by_row(n, SEED + 7919 * round, holdout, "")
+
+
+def by_order(n: int, round: int, holdout: bool) -> Folds:
+    """Forward folds, the same in every round."""
+    folds = by_earlier_time(np.arange(n), "when", holdout, "")
+    plan = replace(folds.plan, by_cluster=None, listed=folds.fold)  # by rows: these blocks have no clusters
+    return Folds(plan, n, folds.kind, folds.why)
+
+
 def fast(table: Table, holdout: bool, n_blocks: int, options: Options) -> tuple[Search, State, list[Event]]:
     """The search after its run, the set it ended with, and what it told."""
     n = len(table.label)
-    folds = by_row(n, SEED, holdout, "")
+    folds = drawn(n, 0, holdout)
     with SerialEngine() as engine:
         codes = [FieldCodes(column) for column in table.columns]
         engine.place(make_blocks(codes, table.label, np.ones(n, np.float32), folds.plan, SEED, n_blocks))
@@ -133,7 +146,7 @@ def fast(table: Table, holdout: bool, n_blocks: int, options: Options) -> tuple[
         events: list[Event] = []
 
         def fresh(round: int) -> Folds:
-            return by_row(n, SEED + 7919 * round, holdout, "")
+            return drawn(n, round, holdout)
 
         def score(regression: Regression) -> float:
             scores, label, weight = regression.judged()
@@ -153,7 +166,7 @@ def slow(table: Table, holdout: bool, options: Options) -> SlowSearch:
     columns = [column[order].tolist() for column in table.columns]
 
     def fresh(round: int) -> list[int]:
-        return by_row(n, SEED + 7919 * round, holdout, "").fold[order].tolist()
+        return drawn(n, round, holdout).fold[order].tolist()
 
     place = [number >> 32 for number in mix(SEED, order).tolist()]
     search = SlowSearch(columns, place, table.fields, fresh, options)
@@ -219,6 +232,16 @@ def same_weights(state: State, models: Models) -> None:
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
 def test_a_planted_pair(holdout: bool, n_blocks: int) -> None:
     assert same(planted(103, 300, 2.0, 0.0), holdout, n_blocks).accepted[0].cross == (0, 1)
+
+
+@pytest.mark.parametrize("n_blocks", [1, 3])
+def test_a_planted_pair_by_models_of_earlier_rows(n_blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "drawn", by_order)
+    monkeypatch.setattr(Models, "forward", True)
+    search = same(planted(103, 400, 2.0, 0.0), False, n_blocks)
+    assert search.accepted[0].cross == (0, 1)
+    learned = [sum(k in search.models.learners(row) for row in range(400)) for k in range(5)]
+    assert learned == sorted(learned) and 40 < learned[0] < 90 and 300 < learned[4] < 360
 
 
 @pytest.mark.slow

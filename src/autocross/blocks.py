@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from autocross.engines import Engine, WorkEnded, changes
 from autocross.features import FieldCodes, joined
-from autocross.folds import FoldPlan
+from autocross.folds import ALL, N_FOLDS, FoldPlan
 from autocross.hashing import mix
 from autocross.scratch import Scratch, Stored
 
@@ -47,7 +47,7 @@ class Block:
     has ``n_all`` rows. ``place`` has their places in the shuffle, from 0 to 2^32. ``cluster`` has the numbers of their groups or
     periods. ``trials`` has the codes of candidates. ``former`` has odds and losses that are kept for comparison. ``whole`` is the
     block as it was before it was narrowed to some of its rows. ``scratch`` is the file that holds the codes, if they are not in
-    memory.
+    memory. ``forward`` says that a model learns only from the rows of earlier folds.
     """
 
     codes: dict[Cross, FieldCodes]
@@ -63,6 +63,7 @@ class Block:
     former: tuple[NDArray[np.float64], NDArray[np.float64]] = field(default_factory=lambda: (np.zeros((0, 0)), np.zeros(0)))
     whole: Block | None = None
     scratch: Scratch | None = None
+    forward: bool = False
 
     def coded(self, cross: Cross) -> FieldCodes:
         """The codes of a cross as arrays. Codes on disk are read, and stay in memory for as long as the caller holds them."""
@@ -75,6 +76,11 @@ class Block:
     @property
     def n_rows(self) -> int:
         return len(self.label)
+
+    @property
+    def learners(self) -> NDArray[np.uint8]:
+        """Which models learn from each row, as `kernels.logistic` has it: all but that of its fold, or only later ones."""
+        return np.where(self.fold == ALL, ALL, self.fold + np.uint8(N_FOLDS + 1)) if self.forward else self.fold
 
     def among_first(self, n: int) -> int:
         """How many rows of this block are among the first n of the whole shuffle, roughly. They are the first rows of the block."""
@@ -139,7 +145,7 @@ def draw_folds(engine: Engine, plan: FoldPlan) -> None:
 @changes("fold", anew=True)
 def refold(block: Block, plan: FoldPlan) -> None:
     """Let other rows judge."""
-    block.fold = plan.of(block.row, block.cluster)
+    block.fold, block.forward = plan.of(block.row, block.cluster), plan.forward
 
 
 def codes_of(cross: Cross) -> str:
@@ -226,7 +232,7 @@ class BlockWriter:
             own_cluster = None if cluster is None else cluster[row]
             places_here = places(self.seed, row)
             rest = (label[block_rows], weight[block_rows], plan.of(row, own_cluster), row, places_here, self.n_all, own_cluster)
-            blocks.append(Block(codes, *rest, scratch=self.scratch))
+            blocks.append(Block(codes, *rest, scratch=self.scratch, forward=plan.forward))
         return blocks
 
 

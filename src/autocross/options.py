@@ -18,7 +18,7 @@ Bins = Literal["auto", "width", "quantile"]
 PenaltyMode = Literal["field", "shared"]
 Evaluation = Literal["auto", "holdout", "kfold"]
 Halving = Literal["auto", "paper"]
-Split = Literal["auto", "random", "time", "group"]
+Split = Literal["auto", "random", "time", "group", "forward"]
 SEPARATORS = (",", ";", "\t", "|")
 DECIMALS = (".", ",")
 
@@ -80,7 +80,11 @@ class OptionList:
     )
     penalty: PenaltyMode = option("field", "Whether each field has its own penalty, or all fields share one.")
     evaluation: Evaluation = option("auto", "Whether models are judged by one holdout of a fifth of the rows, or by five folds.")
-    split: Split = option("auto", "How the rows that judge are chosen: at random, by time, or by group.")
+    split: Split = option(
+        "auto",
+        "How the rows that judge are chosen: at random, by time (whole periods), by group, or forward: each period is judged by a "
+        "model of earlier rows only, as for predicting the future.",
+    )
     time: str | None = option(None, "Column that says when a row happened. Folds are then whole periods.")
     groups: str | None = option(None, "Column that says which rows belong together. Folds are then whole groups.")
     engine: EngineName = option(

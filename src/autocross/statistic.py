@@ -5,8 +5,8 @@ are cut into bins whose edges never change, and a model learns a weight for each
 so a statistic is then a table from values to weights, as a cross is.
 
 A row that is learned from must not see its own label. It has the numbers of the rows before it: rows come in one random order for
-all statistics, cut into buckets, and a row sees the buckets before its own. A row that judges has the numbers of all rows of the
-other folds, as a new row has those of all rows.
+all statistics, cut into buckets, and a row sees the buckets before its own. A row that judges has the numbers of the rows that its
+model learns from, as a new row has those of all rows.
 
 counts : int64 (..., 2)   rows with a value, and how many of them have the positive label
 """

@@ -39,7 +39,7 @@ Arrays = dict[str, Any]
 ODD: list[Any] = [
     None, True, False, 0, 1, -1, 2, 3, 255, 2**31 - 1, 2**31, 2**53 + 1, 2**63, 2**64, 10**400, -(10**30), 0.5, -0.0, 1e308, 5e-324,
     float("nan"), float("inf"), "", "a", "categorical", "numerical", "time", "multivalue", "ignore", "text", "number", "boolean",
-    "vocabulary", "bins", "calendar", "month", "\ud800", "\x00", "../../x", "x" * 5000, [], [1], [[]], [None], ["a", "b"], [0, 1],
+    "vocabulary", "bins", "course", "month", "\ud800", "\x00", "../../x", "x" * 5000, [], [1], [[]], [None], ["a", "b"], [0, 1],
     [1, 0], [0, 0], list(range(40)), {}, {"a": 1}, {"month": [1, 2]}, {"year": [2**31]}, {"name": "age"},
 ]  # fmt: skip
 
@@ -165,10 +165,9 @@ def fit_weights(manifest: Manifest, arrays: Arrays) -> None:
 
 def sizes_of(at: int, entry: Manifest, arrays: Arrays) -> list[int]:
     """How many codes each field of a column has, as far as the file says."""
-    if entry["coder"] == "bins":
-        return [FIRST + len(arrays[f"edges.{at}.{place}"]) + 1 for place in range(len(entry["names"]))]
-    if entry["coder"] == "calendar":
-        return [FIRST + len(values) for values in entry["seen"].values()]
+    if entry["coder"] in ("bins", "calendar", "course"):
+        parts = [FIRST + len(values) for values in entry.get("seen", {}).values()]
+        return parts + [FIRST + len(arrays[f"edges.{at}.{place}"]) + 1 for place in range(len(entry.get("names", [])))]
     values = arrays[f"hash.{at}"] if entry["coder"] == "hashes" else arrays[f"ends.{at}"]
     return [FIRST + len(values) + entry["n_buckets"]]
 

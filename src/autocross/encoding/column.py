@@ -123,7 +123,7 @@ class ColumnEncoder(ABC):
         return self.encode(column)
 
     @abstractmethod
-    def keep(self, places: Sequence[int]) -> Self:
+    def keep(self, places: Sequence[int]) -> ColumnEncoder:
         """The encoder with only these of its fields."""
 
     def placed(self, codes: Sequence[FieldCodes], weight: NDArray[np.float64]) -> ColumnEncoder:

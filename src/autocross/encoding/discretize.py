@@ -278,10 +278,11 @@ def normal_places(n_rows: NDArray[Any]) -> Floats:
     >>> normal_places(np.array([10, 10, 80])).round(2).tolist()
     [-0.94, -0.23, 1.17]
     """
-    from scipy.special import ndtri  # not above: scoring single rows does without it
+    from statistics import NormalDist  # not above: scoring single rows does without it
 
     share = np.concatenate([[0.0], np.cumsum(n_rows) / (n_rows.sum() or 1.0)])
-    density = np.exp(-(ndtri(share) ** 2) / 2) / math.sqrt(2 * math.pi)
+    normal = NormalDist()
+    density = np.array([normal.pdf(normal.inv_cdf(below)) if 0.0 < below < 1.0 else 0.0 for below in share.tolist()])
     scores = -np.diff(density) / np.maximum(np.diff(share), 1e-9)  # a bin without rows has no score of its own
     places: Floats = scores - scores.mean()
     return places

@@ -8,7 +8,7 @@ from __future__ import annotations
 from autocross.checks import require
 from autocross.encoding.column import ColumnEncoder
 from autocross.encoding.discretize import Bins
-from autocross.encoding.timestamps import Calendar
+from autocross.encoding.timestamps import Calendar, Course
 from autocross.encoding.vocabulary import PrivateVocabulary, Vocabulary
 from autocross.table.schema import READINGS, ColumnSchema, Reading
 
@@ -18,7 +18,9 @@ OF_KIND: dict[str, type[ColumnEncoder]] = {
     "numerical": Bins,
     "time": Calendar,
 }
-OF_CODER: dict[str, type[ColumnEncoder]] = {encoder.coder: encoder for encoder in (Vocabulary, PrivateVocabulary, Bins, Calendar)}
+OF_CODER: dict[str, type[ColumnEncoder]] = {
+    encoder.coder: encoder for encoder in (Vocabulary, PrivateVocabulary, Bins, Calendar, Course)
+}
 
 
 def unpacker(coder: str, column: ColumnSchema) -> type[ColumnEncoder]:

@@ -1,11 +1,12 @@
-"""Moments -> calendar fields: year, quarter, month, day, weekday, hour and minute, as far as they vary."""
+"""Moments -> calendar fields: year, quarter, month, day, weekday, hour and minute, as far as they vary. The moment itself is
+a number too, with bins at every granularity, which tell its course: what is older, and what is newer."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -14,15 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.checks import Facts, require
-from autocross.encoding.column import Arrays, ColumnEncoder, StoredArrays
+from autocross.encoding.column import Arrays, ColumnEncoder, Stem, StoredArrays
+from autocross.encoding.discretize import Bins
 from autocross.encoding.plan import EncodingPlan, tallied
-from autocross.encoding.values import Part
+from autocross.encoding.values import Part, Span
 from autocross.features import FIRST, MISSING, RARE, TOGETHER, Field, FieldCodes, narrowest
-from autocross.table.columns import NO_TIME, TimeColumn
+from autocross.table.columns import NO_TIME, NumberColumn, TimeColumn
 from autocross.table.schema import ColumnSchema
 from autocross.table.values import TIME_WAY_OUT, moment_of, refused, shown, way_out_of
 
+Floats = NDArray[np.float64]
+
 DAY = 86_400_000_000
+ROUND = (DAY, 3_600_000_000, 60_000_000, 1_000_000)  # a bin begins at a full day, hour, minute or second, if one is there
+EPOCH, MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
+EARLIEST, LATEST = ((end - EPOCH) // MICROSECOND for end in (datetime.min, datetime.max))
 # The values that each part of the calendar may have. Years are bounded because moments are kept in microseconds.
 PARTS = {
     "year": range(-300_000, 300_000),
@@ -89,8 +96,14 @@ class Calendar(ColumnEncoder):
             for part, counted in rows.items()
             if len(counted) > 1
         }
-        # If there is only one moment, a field can only tell whether it is missing.
-        return cls(schema, seen or {"year": tuple(sorted(rows["year"]))})
+        if not seen:  # there is only one moment, and a field can only tell whether it is missing
+            return Calendar(schema, {"year": tuple(sorted(rows["year"]))})
+        numbers = as_numbers(column)
+        bins = Bins.fit(schema, numbers, replace(plan, coarse=False), n)
+        if not any(map(len, bins.edges)):
+            return Calendar(schema, seen)
+        edges = tuple(round_moments(edges, numbers.values) for edges in bins.edges)
+        return Course(schema, seen, replace(bins, edges=edges, places=()))  # no line, which would end where the future begins
 
     @cached_property
     def code(self) -> dict[str, dict[int, int]]:
@@ -122,12 +135,16 @@ class Calendar(ColumnEncoder):
             moment = moment_of(value)
         except ValueError as error:
             raise refused(self.column.name, "time", "the row", shown(value), way_out_of(error, TIME_WAY_OUT)) from None
+        return self.codes_of(moment)
+
+    def codes_of(self, moment: datetime | None) -> tuple[int, ...]:
+        """The codes of one moment that was read."""
         if moment is None:
             return (MISSING,) * len(self.seen)
         parts = parts_of(moment)
         return tuple(code.get(parts[part], RARE) for part, code in self.code.items())
 
-    def value_of(self, place: int, number: int) -> Part:
+    def value_of(self, place: int, number: int) -> Part | Span:
         part = list(self.seen)[place]
         return Part(part, self.seen[part][number])
 
@@ -154,3 +171,94 @@ class Calendar(ColumnEncoder):
     @classmethod
     def unpack(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> Calendar:
         return cls(column, {part: tuple(values) for part, values in entry["seen"].items()})
+
+
+@dataclass(frozen=True)
+class Course(Calendar):
+    """A calendar, and behind it fields of bins of the moment itself, in microseconds since 1970."""
+
+    coder: ClassVar[str] = "course"
+    format: ClassVar[int] = 4
+
+    bins: Bins
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (*super().fields, *self.bins.fields)
+
+    @property
+    def stems(self) -> tuple[Stem, ...]:
+        """A stem for each calendar field, and the finest intervals of moments."""
+        (intervals,) = self.bins.stems
+        return (*super().stems[: len(self.seen)], intervals.moved(len(self.seen)))
+
+    def stem_codes(self, column: TimeColumn) -> list[FieldCodes]:
+        return [*super().encode(column), *self.bins.stem_codes(as_numbers(column))]
+
+    def encode(self, column: TimeColumn) -> list[FieldCodes]:
+        """The codes of all rows, field by field."""
+        return [*super().encode(column), *self.bins.encode(as_numbers(column))]
+
+    def codes_of(self, moment: datetime | None) -> tuple[int, ...]:
+        """The codes of one moment that was read."""
+        return (*super().codes_of(moment), *self.bins.encode_one(None if moment is None else as_number(moment)))
+
+    def value_of(self, place: int, number: int) -> Part | Span:
+        if place < len(self.seen):
+            return super().value_of(place, number)
+        interval = self.bins.value_of(place - len(self.seen), number)
+        return Span(interval.low, interval.high, self.clock)
+
+    @cached_property
+    def clock(self) -> bool:
+        """Whether all bins begin on the first day of 1970, as those of times without a date do."""
+        return all(bool(((edges >= 0) & (edges < DAY)).all()) for edges in self.bins.edges)
+
+    def coarsest(self) -> Sequence[int]:
+        """The calendar fields."""
+        return range(len(self.seen))
+
+    def keep(self, places: Sequence[int]) -> Calendar:
+        """The encoder with only these of its fields."""
+        n_parts = len(self.seen)
+        calendar = super().keep([place for place in places if place < n_parts])
+        of_bins = [place - n_parts for place in places if place >= n_parts]
+        return Course(self.column, calendar.seen, self.bins.keep(of_bins)) if of_bins else calendar
+
+    def pack(self, number: int, arrays: Arrays) -> Facts:
+        """The calendar, and the names and edges of the bins."""
+        return {**super().pack(number, arrays), **self.bins.pack(number, arrays)}
+
+    @classmethod
+    def expect(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> list[tuple[str, int]]:
+        return [*super().expect(number, entry, column, stored), *Bins.expect(number, entry, column, stored)]
+
+    @classmethod
+    def unpack(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> Course:
+        bins = Bins.unpack(number, entry, column, stored)
+        for edges in bins.edges:
+            proper = bool((edges == np.floor(edges)).all()) and bool(((edges >= EARLIEST) & (edges <= LATEST)).all())
+            require(proper, f"column {column.name!r} has edges that are no moments")
+        return cls(column, Calendar.unpack(number, entry, column, stored).seen, bins)
+
+
+def as_numbers(column: TimeColumn) -> NumberColumn:
+    """Moments as numbers of microseconds. After the year 2255 the last digits are rounded, here and in `as_number` alike."""
+    return NumberColumn(np.where(column.micros == NO_TIME, np.nan, column.micros))
+
+
+def as_number(moment: datetime) -> float:
+    """One moment as a number, as in `as_numbers`."""
+    return float((moment.replace(tzinfo=None) - EPOCH) // MICROSECOND)
+
+
+def round_moments(edges: Floats, values: Floats) -> Floats:
+    """Edges that divide the values as the given ones do, each at the roundest moment that does so."""
+    values = np.unique(values[np.isfinite(values)])
+    place = np.searchsorted(values, edges)  # of the first value that is not below the edge
+    below, above = (values[at].astype(np.int64) for at in (place - 1, place))
+    moments = above
+    for unit in reversed(ROUND):
+        full = above // unit * unit
+        moments = np.where(full > below, full, moments)
+    return moments.astype(np.float64)

@@ -63,7 +63,20 @@ class Interval:
     whole: bool = field(default=False, compare=False, repr=False)
 
 
-Value = Missing | Rare | Hashed | Text | Hash | Part | Interval
+@dataclass(frozen=True)
+class Span:
+    """The moments from ``low`` up to but not including ``high``, in microseconds since 1970. A bound that does not exist is
+    infinite.
+
+    ``clock`` says that these are times of a day without a date.
+    """
+
+    low: float
+    high: float
+    clock: bool = field(default=False, compare=False, repr=False)
+
+
+Value = Missing | Rare | Hashed | Text | Hash | Part | Interval | Span
 
 
 def without_value(code: int) -> Missing | Rare:

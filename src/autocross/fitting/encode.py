@@ -19,7 +19,7 @@ from autocross.errors import EngineError, OptionError, TableError
 from autocross.features import CAP, FIRST, hash_bits
 from autocross.fitting.read import READING, Contents, go_through
 from autocross.fitting.run import Run, n_lots
-from autocross.folds import Folds
+from autocross.folds import FoldPlan, Folds
 from autocross.memory import gib, give_back, memory_limit
 from autocross.needs import Size
 from autocross.reading import Recipe
@@ -58,13 +58,14 @@ class Rows:
 @dataclass(frozen=True)
 class Encoded:
     """The encoder, and what is known about the rows. The engine's blocks have the codes of the encoder's stems. ``redraw`` gives
-    other folds of the same kind."""
+    other folds of the same kind. ``ahead`` has folds in which later rows judge earlier ones, if it is known when rows happened."""
 
     encoder: Encoder
     rows: Rows
     folds: Folds
     redraw: Callable[[int], Folds]
     min_count: int
+    ahead: FoldPlan | None = None
 
 
 def encode(run: Run, source: Source, contents: Contents) -> Encoded:
@@ -230,6 +231,7 @@ def fill(run: Run, source: Source, contents: Contents, encoder: Encoder, min_cou
     folds, redraw = decide_folds(run, named_columns, times, n_rows)
     n_blocks = n_lots(max(contents.share_rows), engine.n_workers // engine.n_shares)
     engine.exchange(reading.to_blocks, n_blocks, stems, folds.plan, folds.cluster)
+    ahead = splits.looking_ahead(folds)
     folds = replace(folds, cluster=None)  # the blocks keep it
     if run.allowed is not None:
         encoder.rest()
@@ -244,7 +246,7 @@ def fill(run: Run, source: Source, contents: Contents, encoder: Encoder, min_cou
     total_weight = math.ldexp(contents.total_weight, -exponent)
     rows = Rows(n_rows, int(n_labels[1]), total_weight, source.target, contents.classes)
     widths = np.max([share.widths for share in filled], axis=0)[stems].tolist()
-    return Encoded(encoder.widened(widths), rows, folds, redraw, min_count)
+    return Encoded(encoder.widened(widths), rows, folds, redraw, min_count, ahead)
 
 
 def decide_folds(
@@ -254,16 +256,18 @@ def decide_folds(
     options, moments = run.options, dict(times)
     if options.time is not None and options.time not in moments:
         moments[options.time] = as_time(named, options.time)
-    if options.split == "time" and not moments:
-        raise OptionError("Option split='time' needs a time column. Name it by time=, or declare its kind by types=.")
+    if options.split in ("time", "forward") and not moments:
+        raise OptionError(f"Option split={options.split!r} needs a time column. Name it by time=, or declare its kind by types=.")
     groups = None if options.groups is None else texts(named[options.groups]).distinct[1].astype(np.int64)
     holdout = splits.use_holdout(options.evaluation, n_rows)
 
     def redraw(seed: int) -> Folds:
-        return splits.choose(options.split, n_rows, seed, holdout, groups, moments, options.time)
+        folds = splits.choose(options.split, n_rows, seed, holdout, groups, moments, options.time)
+        return replace(folds, column=options.groups or "") if folds.kind == "group" else folds
 
     folds = redraw(run.seed)
-    judged_by = "holdout of a fifth" if holdout else f"{folds.n_models} folds"
+    share = "the last sixth" if folds.kind == "forward" else "a fifth"
+    judged_by = f"holdout of {share}" if holdout else f"{folds.n_models} folds"
     run.rule("evaluation", judged_by, "given" if options.evaluation != "auto" else f"rule for {n_rows:,} rows")
     run.rule("split", folds.kind, folds.why)
     return folds, redraw

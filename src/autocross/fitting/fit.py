@@ -19,7 +19,7 @@ from autocross.fitting.finish import Finished, final_fit, finish, found_cross, r
 from autocross.fitting.read import read
 from autocross.fitting.run import Run, n_lots, started
 from autocross.fitting.search import search
-from autocross.fitting.tune import Best, lay_out
+from autocross.fitting.tune import COMPARED, Best, lay_out
 from autocross.folds import FoldPlan
 from autocross.interrupts import Interrupt
 from autocross.options import Options
@@ -57,7 +57,11 @@ def fit(source: Source, options: Options, reporter: Reporter, interrupt: Interru
         if later is not None:
             finished = later.run(run, source, encoded, finished)
     crosses = tuple(found_cross(best.encoder, accepted) for accepted in best.accepted)
-    return recorded(run, encoded.rows, finished, crosses)
+    model = recorded(run, encoded.rows, finished, crosses)
+    for rule in run.rules:
+        if rule.name == COMPARED:  # what the score means is the last thing that is said
+            reporter.notice(rule.value)
+    return model
 
 
 def best_found(run: Run, encoded: Encoded) -> Best:

@@ -50,10 +50,14 @@ def counts_by_fold(block: Block, cross: Cross, n_codes: int, n_models: int) -> I
     return np.bincount(key, minlength=n_codes * (n_models + 1) * 2).astype(np.int64).reshape(n_codes, n_models + 1, 2)
 
 
-def auc_alone(counts: Ints) -> float:
-    """The AUC on the rows left out, if each is judged by the share of positive rows that its code has in the other folds."""
+def auc_alone(counts: Ints, forward: bool = False) -> float:
+    """The AUC on the rows left out, if each is judged by the share of positive rows that its code has in the other folds, or in the
+    earlier ones if folds go ``forward``."""
     n_models = counts.shape[1] - 1
-    learned = counts.sum(axis=1, keepdims=True) - counts[:, :n_models]
+    left_out = counts[:, :n_models]
+    if forward:
+        left_out = left_out[:, ::-1].cumsum(axis=1)[:, ::-1]
+    learned = counts.sum(axis=1, keepdims=True) - left_out
     everyone = learned.sum(axis=0)
     base = everyone[:, 1] / np.maximum(1, everyone.sum(axis=1))
     score = (learned[:, :, 1] + PRIOR * base) / (learned.sum(axis=2) + PRIOR)
@@ -70,7 +74,7 @@ def warn_of_answers(run: Run, encoded: Encoded, encoder: Encoder, regression: Re
         score = measure_bins("auc", run.engine.total(left_out_bins, regression.n_rows, regression.bin_unit))
     if not score > ALMOST_PERFECT - SLACK:
         return
-    known = answers(run, encoder, regression)
+    known = answers(run, encoder, regression, encoded.folds.plan.forward)
     if not known:
         return
     best, names = max(known.values()), sorted(known)
@@ -83,7 +87,7 @@ def warn_of_answers(run: Run, encoded: Encoded, encoder: Encoder, regression: Re
     )
 
 
-def answers(run: Run, encoder: Encoder, regression: Regression) -> dict[str, float]:
+def answers(run: Run, encoder: Encoder, regression: Regression, forward: bool) -> dict[str, float]:
     """The columns that predict the label almost perfectly, with their AUC. Only those with the largest effects are looked at."""
     effect: dict[str, float] = {}
     for number, field in enumerate(encoder.fields):
@@ -93,7 +97,7 @@ def answers(run: Run, encoder: Encoder, regression: Regression) -> dict[str, flo
     for number, field in enumerate(encoder.fields):
         if field.column in strongest and field.n_codes <= MOST_CODES:
             counts = run.engine.total(counts_by_fold, (number,), field.n_codes, regression.n_models)
-            alone = auc_alone(counts)
+            alone = auc_alone(counts, forward)
             if alone >= ALMOST_PERFECT:
                 known[field.column] = max(alone, known.get(field.column, 0.0))
     return known

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,18 @@ from autocross.features import Penalty, least_rows
 from autocross.fitting import leaks
 from autocross.fitting.encode import Encoded
 from autocross.fitting.run import Run
+from autocross.folds import FoldPlan, Folds
 from autocross.models import tuning
 from autocross.models.logistic import Regression, again
+from autocross.options import Metric
+from autocross.producer.model import Rule
 from autocross.search import granularity
 from autocross.search.judging import Accepted
 
 TUNING_ROWS = 1_000_000  # most rows on which penalties are chosen; more rows would choose the same
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
+COMPARED = "compared"  # the rule that says what the folds mean, and what random ones would give
+BY = {"time": "time", "group": "group", "forward": "time"}
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
     run.reporter.count_workers(run.engine, "tuning penalties")
     leaks.warn_of_answers(run, encoded, layout.encoder, regression, score)
     leaks.warn_of_twins(run, encoded, twins)
-    if look_for_leaks(run, encoded, regression, score):
+    if compare_with_random_folds(run, encoded, regression, score):
         draw_folds(run.engine, encoded.folds.plan)
         regression = again(regression)
     return Tuned(layout, regression, score)
@@ -92,19 +98,43 @@ def lay_out(run: Run, encoded: Encoded, kept: Sequence[int], coarse: bool = True
 
 
 def kept_granularities(run: Run, encoded: Encoded) -> list[int]:
-    """The better half of the numerical fields, and all other fields."""
+    """The better half of the numerical fields, those of moments that help, and all other fields."""
     fields = encoded.encoder.fields
     stems = {number: stem.tables for number, stem in enumerate(encoded.encoder.stems) if stem.tables}
     judged = [field for tables in stems.values() for field in tables]
     if not judged:
         return list(range(len(fields)))
+    calendars = {fields[number].column for number in {*range(len(fields))} - {*judged}}
+    moments = {stem: tables for stem, tables in stems.items() if fields[min(tables)].column in calendars}
+    numbers = {stem: tables for stem, tables in stems.items() if stem not in moments}
     run.reporter.tell(PhaseStarted, phase="choosing granularities", steps=1)
-    line = run.options.penalty == "field"
-    gain = granularity.gains(run.engine, encoded.rows.total_weight, encoded.folds.n_models, fields, stems, run.loss, line)
-    best = granularity.best_half(fields, gain)
+    best = granularity.best_half(fields, judged_alone(run, encoded, numbers)[0]) + helpful_moments(run, encoded, moments)
     detail = f"{len(best)} of {len(judged)} numerical fields kept"
     run.reporter.tell(StepDone, phase="choosing granularities", step=1, detail=detail)
     return sorted({*range(len(fields))} - {*judged} | {*best})
+
+
+def judged_alone(
+    run: Run, encoded: Encoded, stems: Mapping[int, Mapping[int, NDArray[Any]]], ahead: FoldPlan | None = None
+) -> tuple[dict[int, NDArray[np.float64]], float]:
+    """What the fields of these stems gain, and the loss of the base rate. ``ahead`` has the folds in the blocks, if these look
+    ahead."""
+    n_models = encoded.folds.n_models if ahead is None else ahead.n_models
+    rest = (encoded.encoder.fields, stems, run.loss, run.options.penalty == "field", ahead is not None)
+    return granularity.gains(run.engine, encoded.rows.total_weight, n_models, *rest) if stems else ({}, 0.0)
+
+
+def helpful_moments(run: Run, encoded: Encoded, stems: Mapping[int, Mapping[int, NDArray[Any]]]) -> list[int]:
+    """The fields of moments that help. If it is known when rows happened, several spans of later rows must say so."""
+    ahead, fields = encoded.ahead, encoded.encoder.fields
+    if ahead is not None and ahead.n_models == 1:
+        return []
+    if stems and ahead is not None:
+        draw_folds(run.engine, ahead)
+    kept = granularity.helpful(fields, *judged_alone(run, encoded, stems, ahead), encoded.rows.mean_weight)
+    if stems and ahead is not None:
+        draw_folds(run.engine, encoded.folds.plan)
+    return kept
 
 
 def weight_of(block: Block) -> NDArray[np.int64]:
@@ -164,21 +194,40 @@ def choose_penalties(run: Run, regression: Regression, encoder: Encoder) -> None
         )
 
 
-def look_for_leaks(run: Run, encoded: Encoded, regression: Regression, score: float) -> bool:
-    """If folds are by time or group, compare them with random folds, and warn if the gap is so large that it must be a leak.
+def compare_with_random_folds(run: Run, encoded: Encoded, regression: Regression, score: float) -> bool:
+    """If folds are by time or group, say what random folds would give, and warn if the gap is so large that it must be a leak.
 
     Returns whether the comparison was made, after which the blocks have other folds.
     """
     rows, folds = encoded.rows, encoded.folds
-    if folds.kind == "random" or run.options.metric != "auc":
+    if folds.kind == "random":
         return False
     random = splits.by_row(rows.n_rows, run.seed, folds.n_models == 1, "")
     draw_folds(run.engine, random.plan)
-    gap = run.score(again(regression)) - score
-    if gap > max(LEAK, 2 * (score * (1 - score) / rows.n_rarer) ** 0.5):  # two standard errors of the AUC, roughly
+    at_random = run.score(again(regression))
+    if score == score and at_random == at_random:  # there is no AUC if all rows that judge have one label
+        run.rules.append(Rule(COMPARED, compared(folds, run.options.metric, score, at_random), "without crosses"))
+    gap, error = at_random - score, max(0.0, score * (1 - score) / rows.n_rarer) ** 0.5  # of an AUC, roughly
+    if run.options.metric == "auc" and gap > max(LEAK, 2 * error):
         run.reporter.warn(
-            f"With random folds the AUC would look {gap:.3f} better than with folds by {folds.kind} ({score:.4f}): "
-            f"some columns tell which {'period' if folds.kind == 'time' else 'group'} a row is from. "
+            f"With random folds the AUC would look {gap:.3f} better than with folds by {BY[folds.kind]} ({score:.4f}): "
+            f"some columns tell which {'group' if folds.kind == 'group' else 'period'} a row is from. "
             "The lower figure is the honest one for new rows."
         )
     return True
+
+
+def compared(folds: Folds, metric: Metric, score: float, at_random: float) -> str:
+    """What the folds mean, and what LR has with them and with random ones."""
+    of, word = f"{folds.clusters} of {folds.column!r}", "AUC" if metric == "auc" else metric
+    if folds.kind == "forward":
+        judged, use = f"Rows are judged by models of earlier {of}", "predicting the future"
+    elif folds.kind == "time" and folds.plan.holdout:
+        judged, use = f"The last {of} are the holdout", f"predicting later {folds.clusters}"
+    else:
+        judged, use = f"Folds are whole {of}", f"predicting new {folds.clusters}"
+    chosen = "a random holdout" if folds.plan.holdout else "random folds"
+    return (
+        f"{judged}, as for {use}: LR has {word} {score:.4f}. With {chosen} (split='random'), as for rows of the same "
+        f"{folds.clusters}, it would have {at_random:.4f}."
+    )

@@ -1,4 +1,4 @@
-"""How many rows each model learns from, code by code. Notation as in `kernels.gathering`; counts is (n_codes, n_models)."""
+"""How many rows each model learns from, code by code. Notation as in `kernels.logistic`; counts is (n_codes, n_models)."""
 
 from __future__ import annotations
 
@@ -9,39 +9,62 @@ from numpy.typing import NDArray
 
 from autocross.kernels import kernel, part
 
+MODELS = 5  # as in `kernels.logistic`; it is here too because machine code on disk would not notice a change in another file
+
+
+@part
+def first_learner(own: int) -> int:
+    """The first model that may learn from a row with these learners."""
+    return own - MODELS if MODELS < own <= 2 * MODELS else 0
+
+
+@part
+def later_ones(learners: Any) -> bool:
+    """Whether rows are learned from by later models only. The first row of which not all models learn tells it for all rows, so
+    that the loops need not ask."""
+    for row in range(learners.shape[0]):
+        if learners[row] != 255:
+            return bool(learners[row] > MODELS)
+    return False
+
 
 @kernel
-def count(codes: NDArray[Any], fold: Any, counts: NDArray[np.int64]) -> None:
-    """Count the rows of each code, without those of the model's own fold."""
+def count(codes: NDArray[Any], learners: Any, counts: NDArray[np.int64]) -> None:
+    """Count the rows of each code that each model learns from."""
+    if later_ones(learners):
+        for row in range(codes.shape[0]):
+            for k in range(first_learner(learners[row]), counts.shape[1]):
+                counts[codes[row], k] += 1
+        return
     for row in range(codes.shape[0]):
-        code, own = codes[row], fold[row]
+        code, own = codes[row], learners[row]
         for k in range(counts.shape[1]):
             counts[code, k] += k != own  # without a branch, which would often be mispredicted
 
 
 @kernel
-def count_ragged(codes: NDArray[Any], starts: NDArray[np.int64], fold: Any, counts: NDArray[np.int64]) -> None:
+def count_ragged(codes: NDArray[Any], starts: NDArray[np.int64], learners: Any, counts: NDArray[np.int64]) -> None:
     """`count` for a field with any number of codes per row."""
     for row in range(starts.shape[0] - 1):
-        own = fold[row]
+        own = learners[row]
         for entry in range(starts[row], starts[row + 1]):
             code = codes[np.uint64(entry)]
-            for k in range(counts.shape[1]):
+            for k in range(first_learner(own), counts.shape[1]):
                 counts[code, k] += k != own
 
 
 @kernel
-def tally(codes: NDArray[Any], bucket: Any, fold: Any, label: Any, n_buckets: int, counts: NDArray[np.int64]) -> None:
-    """Count rows and positives of each code, by bucket and by fold: counts is (n_codes, n_buckets + n_folds, 2). A row of no fold
-    is counted by its bucket only."""
-    n_folds = counts.shape[1] - n_buckets
+def tally(codes: NDArray[Any], bucket: Any, learners: Any, label: Any, n_buckets: int, counts: NDArray[np.int64]) -> None:
+    """Count rows and positives of each code, by bucket, and those that each model does not learn from: counts is
+    (n_codes, n_buckets + n_models, 2)."""
+    n_models = counts.shape[1] - n_buckets
     for row in range(codes.shape[0]):
-        code, first, own, y = codes[row], bucket[row], fold[row], label[row]
+        code, first, own, y = codes[row], bucket[row], learners[row], label[row]
         counts[code, first, 0] += 1
         counts[code, first, 1] += y
-        if own < n_folds:
-            counts[code, n_buckets + own, 0] += 1
-            counts[code, n_buckets + own, 1] += y
+        for k in range(own if own < n_models else 0, own + 1 if own < n_models else min(first_learner(own), n_models)):
+            counts[code, n_buckets + k, 0] += 1
+            counts[code, n_buckets + k, 1] += y
 
 
 @part

@@ -4,13 +4,17 @@ codes  : uint8/16/32 (n_rows,)               the field's code in each row
 starts : int64 (n_rows + 1,)                 ragged twin: row r holds codes[starts[r]:starts[r + 1]]
 label  : uint8 (n_rows,)                     0 or 1
 weight : float32 (n_rows,)                   the row's sample weight
-fold   : uint8 (n_rows,)                     the model that must not learn from this row
+fold   : uint8 (n_rows,)                     the model that is judged by this row; learners has those that learn from it
 odds   : float64 (n_rows, n_models)          p / (1 - p) of each model
 sums   : int64 (n_codes, n_models, 2 or 3)   gradient and curvature in fixed point, `unit` to the whole, and rows
 
-Model k learns from the rows whose fold is not k, and is judged by those whose fold is k. Fixed point makes addition associative:
-however rows are spread over blocks and threads, the sums are the same to the bit. Odds are kept instead of log-odds, because a
-change of weights multiplies them: exp is computed once for each code, and not once for each row.
+Model k is judged by the rows whose fold is k. `learners` (uint8, n_rows) says which models learn from a row. Mostly it is the fold:
+all other models learn. A number MODELS + m says that only the models from m on learn, and 255 that all do. In a table, the rows of
+which not all models learn are of the first kind, or they are of the second.
+
+Fixed point makes addition associative: however rows are spread over blocks and threads, the sums are the same to the bit. Odds
+are kept instead of log-odds, because a change of weights multiplies them: exp is computed once for each code, and not once for each
+row.
 
 What makes the loops fast (benchmarks/kernels.py): the values of a row are read once, before any store, because the compiler cannot
 know that a store does not change them. An index that the compiler cannot know to be positive is made unsigned; otherwise it would
@@ -41,7 +45,8 @@ ROOT_HALF, LN_2 = 0x3FE6A09E00000000, math.log(2.0)  # the bits of about sqrt(1/
 
 LANES = 4  # models that are computed together
 MODELS = LANES + 1  # as many as there are folds; `gather_folds` takes the last one on its own
-LEARNS = 1.0 - np.eye(MODELS + 1, MODELS)  # which models learn from a row of each fold; the last entry is for a row of no fold
+# Which models learn from a row, by its learners: all but one, or those from one on. The last entry is for a row of which all learn.
+LEARNS = np.concatenate([1.0 - np.eye(MODELS), np.triu(np.ones((MODELS + 1, MODELS))), np.ones((1, MODELS))])
 
 FLOATS, INTS = ir.VectorType(ir.DoubleType(), LANES), ir.VectorType(ir.IntType(64), LANES)
 PLACES = ir.VectorType(ir.IntType(32), LANES)
@@ -114,9 +119,25 @@ add_slopes: Any = intrinsic(write_slopes) if compiled else add_slopes_one_by_one
 
 
 @part
-def gather_rows(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints, n_models: int) -> None:
+def first_learner(own: int) -> int:
+    """The first model that may learn from a row with these learners."""
+    return own - MODELS if MODELS < own <= 2 * MODELS else 0
+
+
+@part
+def later_ones(learners: Any) -> bool:
+    """Whether rows are learned from by later models only. The first row of which not all models learn tells it for all rows, so
+    that the loops need not ask."""
+    for row in range(learners.shape[0]):
+        if learners[row] != 255:
+            return bool(learners[row] > MODELS)
+    return False
+
+
+@part
+def gather_rows(codes: Codes, label: Any, weight: Any, learners: Any, odds: Floats, unit: float, sums: Ints, n_models: int) -> None:
     for row in range(codes.shape[0]):
-        code, own, y, scaled = codes[row], fold[row], float(label[row]), float(weight[row]) * unit
+        code, own, y, scaled = codes[row], learners[row], float(label[row]), float(weight[row]) * unit
         for j in range(n_models - (own < n_models)):
             k = j + (j >= own)  # all models except its own; a branch would often be mispredicted
             g, h = slopes(odds[row, k], y, scaled)
@@ -124,35 +145,65 @@ def gather_rows(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, 
 
 
 @part
-def gather_folds(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
+def gather_later(codes: Codes, label: Any, weight: Any, learners: Any, odds: Floats, unit: float, sums: Ints) -> None:
+    """`gather_rows` for rows that are learned from by all models, or by those from one on."""
+    for row in range(codes.shape[0]):
+        code, y, scaled = codes[row], float(label[row]), float(weight[row]) * unit
+        for k in range(first_learner(learners[row]), odds.shape[1]):
+            g, h = slopes(odds[row, k], y, scaled)
+            add(sums, code, k, g, h)
+
+
+@part
+def gather_folds(codes: Codes, label: Any, weight: Any, learners: Any, odds: Floats, unit: float, sums: Ints) -> None:
     """`gather_rows` for five models, four of them computed together, with the same bits."""
     flat_odds, flat_sums, learns = odds.reshape(-1), sums.reshape(-1), LEARNS.reshape(-1)
     for row in range(codes.shape[0]):
-        code, own, y, scaled = codes[row], min(fold[row], MODELS), float(label[row]), float(weight[row]) * unit
+        code, own, y, scaled = codes[row], min(learners[row], 2 * MODELS + 1), float(label[row]), float(weight[row]) * unit
         add_slopes(flat_odds, row * MODELS, y, scaled, learns, own * MODELS, flat_sums, np.int64(code) * 2 * MODELS)
-        g, h = slopes(odds[row, MODELS - 1], y, scaled if own != MODELS - 1 else 0.0)
+        g, h = slopes(odds[row, MODELS - 1], y, scaled * learns[np.uint64(own * MODELS + LANES)])
         add(sums, code, MODELS - 1, g, h)
 
 
 @kernel
-def gather(codes: Codes, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
+def gather(codes: Codes, label: Any, weight: Any, learners: Any, odds: Floats, unit: float, sums: Ints) -> None:
     """Add the gradient and curvature of each row to its code. If sums have a third place, count the row there."""
     if odds.shape[1] == 1:
-        gather_rows(codes, label, weight, fold, odds, unit, sums, 1)
+        gather_rows(codes, label, weight, learners, odds, unit, sums, 1)
     elif odds.shape[1] == MODELS and sums.shape[2] == 2:
-        gather_folds(codes, label, weight, fold, odds, unit, sums)
+        gather_folds(codes, label, weight, learners, odds, unit, sums)
+    elif later_ones(learners):
+        gather_later(codes, label, weight, learners, odds, unit, sums)
     elif odds.shape[1] == MODELS:
-        gather_rows(codes, label, weight, fold, odds, unit, sums, MODELS)
+        gather_rows(codes, label, weight, learners, odds, unit, sums, MODELS)
     else:
-        gather_rows(codes, label, weight, fold, odds, unit, sums, odds.shape[1])
+        gather_rows(codes, label, weight, learners, odds, unit, sums, odds.shape[1])
+
+
+@part
+def gather_ragged_later(
+    codes: Codes, starts: Ints, label: Any, weight: Any, learners: Any, odds: Floats, unit: float, sums: Ints
+) -> None:
+    """`gather_ragged` for rows that are learned from by all models, or by those from one on."""
+    for row in range(starts.shape[0] - 1):
+        y, scaled = float(label[row]), float(weight[row]) * unit
+        for k in range(first_learner(learners[row]), odds.shape[1]):
+            g, h = slopes(odds[row, k], y, scaled)
+            for entry in range(starts[row], starts[row + 1]):
+                add(sums, codes[np.uint64(entry)], k, g, h)
 
 
 @kernel
-def gather_ragged(codes: Codes, starts: Ints, label: Any, weight: Any, fold: Any, odds: Floats, unit: float, sums: Ints) -> None:
+def gather_ragged(
+    codes: Codes, starts: Ints, label: Any, weight: Any, learners: Any, odds: Floats, unit: float, sums: Ints
+) -> None:
     """`gather` for a field with any number of codes per row."""
+    if later_ones(learners):
+        gather_ragged_later(codes, starts, label, weight, learners, odds, unit, sums)
+        return
     n_models = odds.shape[1]
     for row in range(starts.shape[0] - 1):
-        own, y, scaled = fold[row], float(label[row]), float(weight[row]) * unit
+        own, y, scaled = learners[row], float(label[row]), float(weight[row]) * unit
         for j in range(n_models - (own < n_models)):
             k = j + (j >= own)
             g, h = slopes(odds[row, k], y, scaled)
@@ -243,7 +294,7 @@ def try_scales_ragged(
 
 @kernel
 def total_loss(label: Any, weight: Any, fold: Any, odds: Floats, unit: float, losses: Ints) -> None:
-    """Loss of every model: on the rows it learned from, losses[k, 0], and on the rows left out, losses[k, 1]."""
+    """Loss of every model: on the rows that judge it, losses[k, 1], and on all others, losses[k, 0]."""
     for first in range(0, label.shape[0], CHUNK):
         last = min(first + CHUNK, label.shape[0])
         for k in range(odds.shape[1]):

@@ -1,8 +1,8 @@
 """Regression on fields of codes, with the logistic loss or another one. The fields take steps in turn until no step promises much.
 
-Several models are fitted side by side: model k does not learn from the rows of fold k. The intercept is a field with a single code
-and no penalty. The penalty of a field, l1 * |w| + l2 / 2 * w^2 for each weight, is added to the summed loss, and so is
-smooth / 2 * (difference of neighbours)^2 where codes have neighbours.
+Several models are fitted side by side: model k does not learn from the rows of fold k, nor from later ones if folds go forward. The
+intercept is a field with a single code and no penalty. The penalty of a field, l1 * |w| + l2 / 2 * w^2 for each weight, is added to
+the summed loss, and so is smooth / 2 * (difference of neighbours)^2 where codes have neighbours.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ def count(block: Block, cross: Cross, n_codes: int) -> Ints:
     coded = block.coded(cross)
     counts = np.zeros((n_codes, block.odds.shape[1]), np.int64)
     if coded.starts is None:
-        counting.count(coded.codes, block.fold, counts)
+        counting.count(coded.codes, block.learners, counts)
     else:
-        counting.count_ragged(coded.codes, coded.starts, block.fold, counts)
+        counting.count_ragged(coded.codes, coded.starts, block.learners, counts)
     return counts
 
 
@@ -107,7 +107,7 @@ def scale_and_gather(
         scale(block, moved, factor)
     coded = block.coded(cross)
     sums = np.zeros((n_codes, block.odds.shape[1], 2), np.int64)
-    rows = (block.label, block.weight, block.fold, block.odds, unit, sums)
+    rows = (block.label, block.weight, block.learners, block.odds, unit, sums)
     if coded.starts is None:
         loss.kernels.gather(coded.codes, *rows)
     else:
@@ -128,9 +128,20 @@ def try_scales(block: Block, loss: Loss, cross: Cross, factors: Floats, unit: fl
 
 
 def losses(block: Block, loss: Loss, unit: float) -> Ints:
-    """Each model's loss on its own rows and on those left out."""
+    """Each model's loss on the rows that judge it, in the second place, and on all others."""
     totals = np.zeros((block.odds.shape[1], 2), np.int64)
     loss.kernels.total_loss(block.label, block.weight, block.fold, block.odds, unit, totals)
+    return totals
+
+
+def learned_losses(block: Block, loss: Loss, unit: float) -> Ints:
+    """Each model's loss on the rows that it learns from."""
+    totals = np.zeros(block.odds.shape[1], np.int64)
+    for k in range(len(totals)):
+        rows = np.flatnonzero((block.fold < k) | (block.fold == ALL) if block.forward else block.fold != k)
+        lost = np.empty(len(rows))
+        loss.kernels.row_losses(block.label[rows], block.odds[rows, k], lost)
+        totals[k] = (block.weight[rows] * unit * lost).astype(np.int64).sum()
     return totals
 
 
@@ -168,7 +179,7 @@ class Term:
 def by_label(block: Block, cross: Cross, n_codes: int) -> Ints:
     """How many rows with each code are positive, and how many are negative."""
     coded, counts = block.coded(cross), np.zeros((n_codes, 2), np.int64)
-    # The kernel leaves the rows of a model's own fold out. Given labels as folds, it leaves the negative rows out of the first
+    # The kernel leaves out the rows that a model does not learn from. Given labels, it leaves the negative rows out of the first
     # count, and the positive rows out of the second.
     if coded.starts is None:
         counting.count(coded.codes, block.label, counts)
@@ -351,7 +362,7 @@ class Regression:
     def objective(self) -> Floats:
         """The penalised loss of each model on the rows it learns from, which the sweeps reduce."""
         self.needs_odds()
-        loss = self.engine.total(losses, self.loss, self.loss_unit)[:, 0] / self.loss_unit
+        loss = self.engine.total(learned_losses, self.loss, self.loss_unit) / self.loss_unit
         for term in self.terms.values():
             own = np.where(term.tied, 0.0, term.weight)  # a shared weight is penalised once
             loss += term.penalty.l1 * np.abs(own).sum(axis=0) + term.penalty.l2 / 2 * (own**2).sum(axis=0)

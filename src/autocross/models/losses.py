@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 class Kernels(Protocol):
     """What a module must have to be the kernels of a loss. The arrays, and what they mean, are those of `kernels.logistic`.
 
+    `gather` takes the learners of rows, all other functions take their folds.
+
     The odds of a row are its state: a positive number, at first 1, which a change of weights multiplies by exp(change). The loss is
     a function of log(odds), and its third derivative must be at most its second (`kernels.steps`).
     """
@@ -33,11 +35,11 @@ class Kernels(Protocol):
     __name__: str
 
     def gather(
-        self, codes: Codes, label: Labels, weight: Weights, fold: Folds, odds: Floats, unit: float, sums: Ints, /
+        self, codes: Codes, label: Labels, weight: Weights, learners: Folds, odds: Floats, unit: float, sums: Ints, /
     ) -> None: ...
 
     def gather_ragged(
-        self, codes: Codes, starts: Ints, label: Labels, weight: Weights, fold: Folds, odds: Floats, unit: float, sums: Ints, /
+        self, codes: Codes, starts: Ints, label: Labels, weight: Weights, learners: Folds, odds: Floats, unit: float, sums: Ints, /
     ) -> None: ...
 
     def row_losses(self, label: Labels, odds: Floats, losses: Floats, /) -> None: ...

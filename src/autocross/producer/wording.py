@@ -7,16 +7,20 @@ form.
 
 Bounds between whole numbers are not rounded, because a whole number might lie between a bound and its printed form. An interval
 around a single whole number, such as 8.5 to 9.5, is printed as that number, 9.
+
+The bounds of a span of time are round moments as it is. They are printed in full, so that they stay apart too.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import datetime, timedelta
 
-from autocross.encoding.values import Hash, Hashed, Interval, Missing, Part, Rare, Text, Value
+from autocross.encoding.values import Hash, Hashed, Interval, Missing, Part, Rare, Span, Text, Value
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+EPOCH = datetime(1970, 1, 1)
 FEWEST_DIGITS, MOST_DIGITS = 6, 17  # digits of a bound; 17 tell all floats apart
 CLOSE = 0.01  # largest rounding, as a share of the distance to the next bound
 # Texts that could be mistaken for "(missing)" and the like, or for such a text in quotes.
@@ -32,6 +36,8 @@ def words(value: Value) -> str:
     match value:
         case Interval():
             return interval_words(value)
+        case Span():
+            return span_words(value)
         case Text(text):
             return repr(text) if LIKE_NO_TEXT.match(text) else text
         case Missing():
@@ -64,6 +70,29 @@ def interval_words(interval: Interval) -> str:
     if low == -math.inf:
         return "any" if high == math.inf else f"below {number_words(high)}"
     return f"{number_words(low)} or more" if high == math.inf else f"{number_words(low)} to {number_words(high)}"
+
+
+def span_words(span: Span) -> str:
+    """A span of time in words.
+
+    >>> day = 86_400_000_000.0
+    >>> span_words(Span(-math.inf, 366 * day)), span_words(Span(366 * day, 366.5 * day)), span_words(Span(366.5 * day, math.inf))
+    ('before 1971-01-02', '1971-01-02 to 1971-01-02 12:00', '1971-01-02 12:00 or later')
+    >>> span_words(Span(day / 4, day / 2, clock=True))
+    '06:00 to 12:00'
+    """
+    low, high = (None if math.isinf(bound) else moment_words(bound, span.clock) for bound in (span.low, span.high))
+    if low is None:
+        return "any" if high is None else f"before {high}"
+    return f"{low} or later" if high is None else f"{low} to {high}"
+
+
+def moment_words(micros: float, clock: bool) -> str:
+    """A moment without the zeros at its end, or only its time of day."""
+    moment = EPOCH + timedelta(microseconds=int(micros))
+    exact = "microseconds" if moment.microsecond else "seconds" if moment.second else "minutes"
+    day, time = moment.date().isoformat(), moment.time().isoformat(exact)
+    return time if clock else day if time == "00:00" else f"{day} {time}"
 
 
 def rounded(bound: float, before: float, after: float) -> float:

@@ -148,11 +148,11 @@ def gather(
     block: Block, loss: Loss, coded_slots: Sequence[tuple[NDArray[np.uint8], int]], first_n: int, units: Sequence[float]
 ) -> list[Ints]:
     """Replace slots by codes, then gather gradient, curvature and number of rows of every code: (n_codes, n_models, 3)."""
-    last, all_sums = block.among_first(first_n), []
+    last, all_sums, learners = block.among_first(first_n), [], block.learners
     for (bits, n_slots), coded, unit in zip(coded_slots, block.trials, units, strict=True):
         n_codes = replace_slots(coded, bits, n_slots)
         sums = np.zeros((n_codes, block.odds.shape[1], 3), np.int64)
-        rows = (*first_rows(block, last), unit, sums)
+        rows = (block.label[:last], block.weight[:last], learners[:last], block.odds[:last], unit, sums)
         coded = coded.between(0, last)
         if coded.starts is None:
             loss.kernels.gather(coded.codes, *rows)

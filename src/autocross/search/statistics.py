@@ -38,17 +38,18 @@ PARTS = (RATE, COUNT)
 
 
 def tally(block: Block, coder: CrossCoder, n_folds: int) -> Ints:
-    """Rows and positives of every value, by bucket and by fold: (n_codes, N_BUCKETS + n_folds, 2)."""
+    """Rows and positives of every value, by bucket, and those that each model does not learn from: (n_codes, N_BUCKETS + n_folds,
+    2)."""
     codes = coder.encode([block.coded((field,)) for field in coder.fields]).codes
     counts = np.zeros((coder.n_codes, N_BUCKETS + n_folds, 2), np.int64)
-    counting.tally(codes, bucket_of(block.place), block.fold, block.label, N_BUCKETS, counts)
+    counting.tally(codes, bucket_of(block.place), block.learners, block.label, N_BUCKETS, counts)
     return counts
 
 
 @changes(lambda coder, *_: [codes_of((part, *coder.fields)) for part in PARTS], reads=("fold",), anew=True)
 def put(block: Block, coder: CrossCoder, before: Ints, others: Ints, base: float) -> None:
     """Keep the codes of a statistic. ``before`` has the counts of the rows before each bucket, and ``others`` (n_codes, n_folds, 2)
-    those of the rows outside each fold, for rows that judge."""
+    those of the rows that each model learns from, for rows that judge."""
     codes = coder.encode([block.coded((field,)) for field in coder.fields]).codes
     learned = bins(before, codes, bucket_of(block.place), base)
     judges, judged = np.flatnonzero(block.fold < others.shape[1]), learned.copy()
@@ -67,10 +68,10 @@ def place(engine: Engine, coder: CrossCoder, n_folds: int, base: float) -> Ints:
     most of those to come will be new."""
     tallied = engine.total(tally, coder, n_folds)
     tallied[RARE] = 0
-    by_bucket, by_fold = tallied[:, :N_BUCKETS], tallied[:, N_BUCKETS:]
+    by_bucket, not_learned = tallied[:, :N_BUCKETS], tallied[:, N_BUCKETS:]
     counts: Ints = by_bucket.sum(axis=1)
     counting.before(by_bucket)
-    engine.each(put, coder, by_bucket, counts[:, None] - by_fold, base)
+    engine.each(put, coder, by_bucket, counts[:, None] - not_learned, base)
     return counts
 
 

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test golden check coverage docs release release-test bench-core bench-search bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers bench-check paper paper-quick torture clean
+.PHONY: help demo quick test golden check coverage docs release release-test bench-core bench-search bench-small bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers bench-check paper paper-quick torture clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -57,6 +57,10 @@ bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; wri
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/small.py
 	$(BIN)/python benchmarks/value_statistics.py
+
+bench-small: .venv/ready ## few rows: AC+LR beside LightGBM and CatBoost; writes docs/benchmarks.md
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
+	$(BIN)/python benchmarks/small_peers.py
 
 bench-kernels: .venv/ready ## every kernel beside the plain loop in C (needs gcc) and NumPy; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/kernels.py

@@ -57,6 +57,7 @@ bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; wri
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/small.py
 	$(BIN)/python benchmarks/value_statistics.py
+	$(BIN)/python benchmarks/many_orders.py
 
 bench-kernels: .venv/ready ## every kernel beside the plain loop in C (needs gcc) and NumPy; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/kernels.py

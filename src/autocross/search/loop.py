@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from autocross.blocks import INTERCEPT, Cross, draw_folds
 from autocross.crossing import MOST_ENTRIES
 from autocross.engines import Engine
-from autocross.events import CandidatesRanked, Reporter
+from autocross.events import CandidatesRanked, Reporter, RoundFinished, SetRefitted
 from autocross.features import Field
 from autocross.folds import Folds
 from autocross.models import tuning
@@ -117,21 +117,28 @@ class Search:
 
     def step(self, state: State) -> list[State]:
         """One round: the children that are better than the state by more than chance."""
+        began = rung_began = self.reporter.seconds
         possible = self.children(state)
         if not possible:
             return []
         self.enter(state)
 
         def watch(rung: int, n_rungs: int, rows: int, ranked: Sequence[fieldwise.Candidate]) -> None:
+            nonlocal rung_began
             self.last.update((candidate.cross, candidate.gain / rows) for candidate in ranked)
             best = [[self.name(candidate.cross), candidate.gain] for candidate in ranked[:5]]
             facts = {"rung": rung, "n_rungs": n_rungs, "rows": rows, "n_candidates": len(ranked), "best": best}
-            self.reporter.tell(CandidatesRanked, round=state.round + 1, **facts)
+            self.reporter.tell(CandidatesRanked, round=state.round + 1, **facts, took=self.reporter.seconds - rung_began)
+            rung_began = self.reporter.seconds
 
         regression, entrants = state.regression, self.worth_scoring(state, possible)
         contest = self.contest(regression)
         ranked = halving.tournament(self.engine, regression, contest, entrants, self.policy.rungs, self.n_rows, watch)
-        return self.accept(state, [candidate for candidate in ranked if candidate.gain > self.policy.least_gain], len(possible))
+        grown = self.accept(state, [candidate for candidate in ranked if candidate.gain > self.policy.least_gain], len(possible))
+        n_crosses = max((len(child.accepted) for child in grown), default=len(state.accepted))
+        facts = {"n_candidates": len(possible), "n_crosses": n_crosses, "took": self.reporter.seconds - began}
+        self.reporter.tell(RoundFinished, round=state.round + 1, **facts)
+        return grown
 
     def contest(self, regression: Regression) -> fieldwise.Contest:
         """The metric and the penalties of a tournament."""
@@ -248,7 +255,10 @@ class Search:
 
     def refitted(self, state: State) -> State:
         """The same set, refitted on the folds of the next round."""
+        began = self.reporter.seconds
         regression = self.refit(state)
+        n_crosses, took = len(state.accepted), self.reporter.seconds - began
+        self.reporter.tell(SetRefitted, round=state.round + 1, n_crosses=n_crosses, took=took)
         return replace(state, regression=regression, round=state.round + 1, score=self.score(regression))
 
     def refit(self, state: State) -> Regression:

@@ -42,7 +42,9 @@ def test_the_journal_tells_the_story_of_a_fit(people: pl.DataFrame, tmp_path: Pa
         "tuning penalties",
         "searching crosses",
         "trying weak crosses together",
+        "taking out crosses that bring nothing",
         "fitting all rows",
+        "fitting smaller models",
     }
     assert {record["name"] for record in records if record["event"] == "RuleApplied"} == {
         "min_count",
@@ -96,6 +98,10 @@ LINES: list[tuple[Event, str | None]] = [
     (
         events.CrossTried(2.5, 3, "a x b", 0.0002, 0.00045, 0.001, False, 0.85),
         "  - a x b   gained 0.00020 ± 0.00045 a row, would have needed 0.00100   auc 0.8500",
+    ),
+    (
+        events.CrossesTakenOut(2.8, 120, 40, -0.00012, 0.00034, 0.85),
+        "  40 of 120 crosses kept   gained -0.00012 ± 0.00034 a row without the others   auc 0.8500",
     ),
     (events.SetRefitted(2.6, 3, 10, 0.5), None),
     (events.RoundFinished(2.7, 3, 200, 12, 1.5), None),

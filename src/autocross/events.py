@@ -93,6 +93,18 @@ class RoundFinished(Event):
 
 
 @dataclass(frozen=True)
+class CrossesTakenOut(Event):
+    """Crosses were taken out when the search was over: how many there were, how many are left, and what a row that judges gains by
+    that, with the standard error; a loss is negative."""
+
+    n_before: int
+    n_after: int
+    gain: float
+    error: float
+    score: float
+
+
+@dataclass(frozen=True)
 class WorkersCounted(Event):
     """The state of workers on other machines: how many are alive and how many were lost so far, the blocks they keep, and the bytes
     that were sent in all and since the last count. ``busy`` has the seconds of work of the busiest worker, and the average of

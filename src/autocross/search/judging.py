@@ -111,16 +111,26 @@ class Accepted:
 class Proposal:
     """Crosses that are accepted or refused together, and a regression of the set with them, in which their weights are still zero.
 
-    ``near`` has the terms that the first sweeps go over; None means all. ``n_rivals`` is the number of candidates from which the
-    proposal was chosen by its gain, or None if it was not chosen by its gain.
+    ``near`` has the terms that share a column with the proposal, its own included. ``n_rivals`` is the number of candidates from
+    which the proposal was chosen by its gain, or None if it was not chosen by its gain.
     """
 
     name: str
     crosses: Sequence[Coded]
     regression: Regression
     trial: Trial
-    near: Sequence[Cross] | None = None
+    near: Sequence[Cross] = ()
     n_rivals: int | None = None
+
+    @property
+    def first(self) -> Sequence[Cross] | None:
+        """The terms that the look goes over; None means all."""
+        return [coder.fields for coder, _ in self.crosses] if self.trial.reach == "own first" else self.then
+
+    @property
+    def then(self) -> Sequence[Cross] | None:
+        """The terms that the sweeps after the look go over; None means all."""
+        return None if self.trial.reach == "all" else self.near
 
     def errors(self, has_crosses: bool) -> float | None:
         """How many standard errors the gain must exceed."""
@@ -169,10 +179,10 @@ class Judge:
         remembered set has crosses."""
         trial, regression, began = proposal.trial, proposal.regression, self.reporter.seconds
         errors = proposal.errors(has_crosses)
-        regression.converge(FINE, trial.look, proposal.near)
+        regression.converge(FINE, trial.look, proposal.first)
         gain, error = self.gain(regression)
         if errors is None or gain > errors * error * trial.hope:
-            regression.converge(FINE, trial.go_on, proposal.near)
+            regression.converge(FINE, trial.go_on, proposal.then)
             gain, error = self.gain(regression)
         if trial.settle and (errors is None or gain > errors * error):
             regression.converge(FINE, trial.settle)

@@ -57,6 +57,7 @@ bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; wri
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/small.py
 	$(BIN)/python benchmarks/value_statistics.py
+	$(BIN)/python benchmarks/many_orders.py
 
 bench-small: .venv/ready ## few rows: AC+LR beside LightGBM and CatBoost; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"

@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -446,6 +446,7 @@ class SlowSearch:
         self.rungs: list[Rung] = []
         self.tries: list[Try] = []
         self.joined: list[Joined] = []
+        self.reached = (math.inf, -math.inf)  # loss and score of the last set
         self.models: Models  # the present ones,
         self.round = 0  # of which they are
 
@@ -516,9 +517,10 @@ class SlowSearch:
             tried = self.accept(fresh, ranked, len(candidates))
             if len(self.accepted) == n_accepted:
                 break
-            self.models = tried
+            self.models, self.reached = tried, (tried.left_out_loss(tried.n_rows), tried.auc())
             self.round += 1
-            if self.accepted[-1].score - begun <= self.policy.least_rise:
+            few = len(self.accepted) < (1 + self.policy.least_growth) * n_accepted
+            if few or tried.auc() - begun <= self.policy.least_rise:
                 break
 
     def contest(self, models: Models) -> Contest:
@@ -531,9 +533,10 @@ class SlowSearch:
     def tournament(self, models: Models, candidates: list[Cross]) -> list[tuple[Cross, float, Penalty]]:
         """The candidates of the last rung with gain and penalty, best first; the better half of a small rung goes on."""
         left = candidates
-        if self.round % self.policy.everything_every:
+        n_again = self.policy.rescored if self.round % self.policy.everything_every else self.policy.rescored_then
+        if n_again is not None:
             scored = sorted((cross for cross in candidates if cross in self.last), key=lambda cross: (-self.last[cross], cross))
-            left = [cross for cross in candidates if cross not in scored[self.policy.rescored :]]
+            left = [cross for cross in candidates if cross not in scored[n_again:]]
         ranked = []
         for learned in self.rung_rows(models, len(left)):
             judged = learned if len(models.models) > 1 else min(models.n_rows, self.policy.rungs.judges * learned)
@@ -582,6 +585,11 @@ class SlowSearch:
     def accept(self, models: Models, ranked: list[tuple[Cross, float, Penalty]], n_candidates: int) -> Models:
         """Try the best one after the other, each on top of those accepted before it."""
         score, n_accepted, n_in_vain = models.auc(), 0, 0
+        most = max(self.policy.a_round, int(self.policy.a_round_share * len(self.accepted)))
+        most_in_vain, trial = self.policy.tries * most // self.policy.a_round, self.policy.trial
+        is_large = self.policy.a_round_share * len(self.accepted) > self.policy.a_round
+        if is_large:
+            trial = replace(trial, settle=0, reach="own first")
         for cross, _, penalty in self.simpler_first(ranked):
             if cross in self.in_vain:
                 continue
@@ -589,14 +597,16 @@ class SlowSearch:
             self.add(tried, cross, times(penalty, self.policy.shrink))
             near = [term for term in tried.terms if self.columns(term) & self.columns(cross)]
             rivals = math.sqrt(2 * math.log(max(n_candidates, 2)))
-            verdict = self.judge(models, tried, (cross,), self.policy.trial, near, rivals, score)
+            verdict = self.judge(models, tried, (cross,), trial, near, rivals, score)
             if verdict.accepted:
                 models, score, n_accepted = tried, verdict.score, n_accepted + 1
             else:
                 self.in_vain.add(cross)
                 n_in_vain += 1
-            if n_in_vain == self.policy.tries or n_accepted == self.policy.a_round:
+            if n_in_vain == most_in_vain or n_accepted == most:
                 break
+        if is_large and n_accepted:
+            models.converge(self.policy.trial.settle)
         return models
 
     def simpler_first(self, ranked: list[tuple[Cross, float, Penalty]]) -> list[tuple[Cross, float, Penalty]]:
@@ -613,7 +623,7 @@ class SlowSearch:
         models: Models,
         crosses: tuple[Cross, ...],
         trial: Trial,
-        near: list[Cross] | None,
+        near: list[Cross],
         rivals: float,
         score: float,
     ) -> Try:
@@ -621,8 +631,9 @@ class SlowSearch:
         the error counts."""
         penalty = models.terms[crosses[0]].penalty
         caution = trial.errors if self.accepted else trial.first_errors
-        for sweeps in (trial.look, trial.go_on):
-            models.converge(sweeps, near)
+        reach = {"own first": (crosses, near), "near": (near, near), "all": (None, None)}[trial.reach]
+        for sweeps, terms in zip((trial.look, trial.go_on), reach, strict=True):
+            models.converge(sweeps, terms)
             gain, error = gain_of(models, former)
             needed = 0.0 if caution is None else caution * rivals * error
             if caution is not None and gain <= trial.hope * needed:
@@ -653,7 +664,7 @@ class SlowSearch:
             for cross in crosses:
                 smooth = group.penalty.smooth if self.axis(cross) is not None else 0.0
                 self.add(models, cross, Penalty(group.penalty.l1, group.penalty.l2, smooth))
-            verdict = self.judge(before, models, tuple(crosses), group.trial, None, 1.0, before.auc())
+            verdict = self.judge(before, models, tuple(crosses), group.trial, [], 1.0, before.auc())
             if verdict.accepted:
                 self.join(models, group, crosses, verdict)
                 return
@@ -705,4 +716,4 @@ class SlowSearch:
         kept = [cross for cross in crosses if cross in models.terms]
         whole, share = (models.auc(), models.left_out_loss(models.n_rows)), (verdict.gain / len(kept), verdict.error / len(kept))
         self.joined = [Joined(cross, models.terms[cross].penalty, *share, *whole) for cross in kept]
-        self.models, self.round = models, self.round + 1
+        self.models, self.round, self.reached = models, self.round + 1, whole[::-1]

@@ -42,7 +42,9 @@ def test_the_journal_tells_the_story_of_a_fit(people: pl.DataFrame, tmp_path: Pa
         "tuning penalties",
         "searching crosses",
         "trying weak crosses together",
+        "taking out crosses that bring nothing",
         "fitting all rows",
+        "fitting smaller models",
     }
     assert {record["name"] for record in records if record["event"] == "RuleApplied"} == {
         "min_count",
@@ -98,6 +100,12 @@ LINES: list[tuple[Event, str | None]] = [
         "  - a x b   gained 0.00020 ± 0.00045 a row, would have needed 0.00100   auc 0.8500",
     ),
     (
+        events.CrossesTakenOut(2.8, 120, 40, -0.00012, 0.00034, 0.85),
+        "  40 of 120 crosses kept   gained -0.00012 ± 0.00034 a row without the others   auc 0.8500",
+    ),
+    (events.SetRefitted(2.6, 3, 10, 0.5), None),
+    (events.RoundFinished(2.7, 3, 200, 12, 1.5), None),
+    (
         events.WorkersCounted(3.0, "round 3", 4, 0, 16, 5 << 20, 2 << 20, (1.0, 0.5)),
         "  after round 3: 4 workers alive, 16 blocks cached, 2.0 MiB moved, 5.0 in all",
     ),
@@ -112,6 +120,22 @@ LINES: list[tuple[Event, str | None]] = [
     (events.FitFinished(5.0, 1000, 3, 0, "auc", None), "done: 1,000 rows, 3 fields, 0 crosses"),
     (events.FitFinished(5.0, 1000, 3, 2, "auc", 0.91234), "done: 1,000 rows, 3 fields, 2 crosses, validation auc 0.9123"),
 ]
+
+
+def test_the_journal_says_where_the_time_of_the_search_went(tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "journal"
+    first, second = rng.integers(0, 4, (2, 4000))
+    frame = pl.DataFrame({"a": first.astype(str), "b": second.astype(str), "c": rng.integers(0, 4, 4000).astype(str)})
+    AutoCrossClassifier(quiet=True, journal=str(path)).fit(frame, (first + second) % 2)
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    parts = [one for one in told if one["event"] in ("CandidatesRanked", "SetRefitted", "CrossTried")]
+    rounds = [one for one in told if one["event"] == "RoundFinished"]
+    assert {one["event"] for one in parts} == {"CandidatesRanked", "SetRefitted", "CrossTried"}
+    assert [one["round"] for one in rounds] == list(range(1, len(rounds) + 1))
+    assert rounds[-1]["n_crosses"] >= 1
+    for one in rounds:
+        in_round = sum(part["took"] for part in parts if part["round"] == one["round"] and part["seconds"] <= one["seconds"])
+        assert 0 < in_round <= one["took"] <= told[-1]["seconds"]
 
 
 def kinds() -> set[type[Event]]:

@@ -18,6 +18,7 @@ from autocross.search import together
 from autocross.search.loop import Search, State
 from autocross.search.policy import AUTO, EVERY_PAIR, PAIRS, SPARSE, Group
 from autocross.search.together import broaden, drop_faintest, weak_crosses
+from conftest import Steer
 
 pytestmark = pytest.mark.slow
 
@@ -32,6 +33,12 @@ def crossed(n_columns: int, n_values: int, each: float, seed: int = 0) -> pl.Dat
     label = (rng.random(2 * N) < 1 / (1 + np.exp(-odds))).astype(np.uint8)
     texts = {f"c{at}": [f"v{code}" for code in column] for at, column in enumerate(columns)}
     return pl.DataFrame({**texts, "label": label})
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_taken_out(steer: Steer) -> None:
+    """These tests are about what comes in; `test_pruning.py` is about what goes out again."""
+    steer(pruning=None)
 
 
 def fitted(frame: pl.DataFrame, **options: Any) -> tuple[AutoCrossClassifier, float]:

@@ -203,7 +203,7 @@ def same(table: Table, holdout: bool, n_blocks: int, **options: Any) -> SlowSear
     expected = [*search.accepted, *search.joined]
     assert accepted == [(one.cross, one.penalty, one.gain, one.error, one.score) for one in expected]
     if accepted:
-        assert (last.loss, last.score) == (expected[-1].loss, expected[-1].score)
+        assert (last.loss, last.score) == search.reached
     same_weights(last, search.models)
     return search
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self, overload
@@ -48,8 +49,10 @@ MODEL = Kind((), bundle.is_bundle, "is no model of autocross")  # what fit write
 FITTED = {
     "model_": "The fitted model: its features, their weights and penalties, and how it came about.",
     "scorer_": "What scores with the model, one row or many; the same as `autocross.load` gives after `save`.",
-    "crosses_": "The crosses that were found, in the order in which they were accepted: their columns, gains and standard errors.",
-    "history_": "The validation score after each cross, with the seconds it took to get there.",
+    "crosses_": "The crosses of the model, those that it would miss most first: their columns, gains and standard errors.",
+    "history_": "The validation score after each cross that was accepted, with the seconds it took to get there, and at last that "
+    "of the model, if crosses were taken out again.",
+    "path_": "How many crosses the model and the smaller ones have that `at` gives, and the validation score of each.",
     "n_features_in_": "The number of columns of the table that was fitted.",
     "feature_names_in_": "The names of these columns, where the table had any.",
 }
@@ -84,6 +87,7 @@ class _Fitted(OptionList, BaseEstimator):  # type: ignore[misc]
         self.scorer_ = Scorer(model)
         self.history_ = model.about.history
         self.crosses_ = model.about.crosses
+        self.path_ = model.path
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -239,6 +243,14 @@ class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
         with observed(self._options(), X) as (options, reporter):
             self._keep(refit(self.model_, self._rows(X), y, sample_weight, options, reporter))
         return self
+
+    def at(self, n: int | Literal["all"]) -> Self:
+        """A fitted classifier of the first ``n`` crosses, for n of 0, 5, 10, 20 or "all". It has weights of its own, which were
+        fitted at the end of ``fit``; they are in memory only."""
+        check_is_fitted(self, "model_")
+        smaller = copy(self)
+        smaller._keep(self.model_.at(n))
+        return smaller
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Log-odds of the larger label, which is the second of ``classes_``."""

@@ -46,7 +46,8 @@ class StepDone(Event):
 
 @dataclass(frozen=True)
 class CandidatesRanked(Event):
-    """A rung of a tournament: how many candidates competed on how many rows, and the best five with their gains."""
+    """A rung of a tournament: how many candidates competed on how many rows, and the best five with their gains. ``took`` has the
+    seconds of the rung, and in other events those of a trial, a refit or a round."""
 
     round: int
     rung: int
@@ -54,6 +55,7 @@ class CandidatesRanked(Event):
     rows: int
     n_candidates: int
     best: list[list[Any]]
+    took: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,39 @@ class CrossTried(Event):
     error: float
     needed: float
     accepted: bool
+    score: float
+    took: float = 0.0
+
+
+@dataclass(frozen=True)
+class SetRefitted(Event):
+    """The current set was fitted again on fresh folds."""
+
+    round: int
+    n_crosses: int
+    took: float
+
+
+@dataclass(frozen=True)
+class RoundFinished(Event):
+    """A round of the search is over: how many candidates there were, how many crosses are in the set now, and the seconds of its
+    tournament, refit and trials."""
+
+    round: int
+    n_candidates: int
+    n_crosses: int
+    took: float
+
+
+@dataclass(frozen=True)
+class CrossesTakenOut(Event):
+    """Crosses were taken out when the search was over: how many there were, how many are left, and what a row that judges gains by
+    that, with the standard error; a loss is negative."""
+
+    n_before: int
+    n_after: int
+    gain: float
+    error: float
     score: float
 
 

@@ -19,6 +19,8 @@ PenaltyMode = Literal["field", "shared"]
 Evaluation = Literal["auto", "holdout", "kfold"]
 Halving = Literal["auto", "paper"]
 Split = Literal["auto", "random", "time", "group", "forward"]
+Size = Literal["auto", "small"]
+SIZES = (0, 5, 10, 20)  # how many crosses the smaller models have that a fit leaves in memory
 SEPARATORS = (",", ";", "\t", "|")
 DECIMALS = (".", ",")
 
@@ -57,6 +59,11 @@ class OptionList:
     positive: Any = option(None, "The label that counts as yes. The default is the larger of the two.")
     metric: Metric = option("auc", "The score that is reported, and that must not fall when a cross is accepted.")
     max_crosses: int | None = option(None, "Stop after this many crosses. 0 gives LR (base).", at_least=0, at_most=MANY)
+    size: Size = option(
+        "auto",
+        "How many crosses stay in the model. auto: all but those that cost nothing to leave out. small: the fewest that keep nine "
+        "tenths of what all of them gain, and at most 20.",
+    )
     max_order: int | None = option(None, "Longest cross, counted in columns.", at_least=2, at_most=MANY)
     beam_width: int = option(1, "How many sets of crosses are followed side by side.", at_least=1, at_most=MANY)
     time_limit: float | None = option(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,9 @@ from autocross.search import statistics
 from autocross.search.judging import Accepted
 from autocross.search.stopping import Stopped
 
+PHASE, PHASE_OF_SMALLER = "fitting all rows", "fitting smaller models"
 FINAL_SWEEPS = 100  # most sweeps of the final fit; crosses that share columns settle slowly
+SMALLER_SWEEPS = 20  # the same for smaller sets, which settle sooner
 CERTAIN_SWEEPS = 5  # sweeps that the final fit has even if the time is up, unless it has been up for a while
 
 Floats = NDArray[np.float64]
@@ -37,7 +40,8 @@ NOTHING: Mapping[Cross, Floats] = {}
 class Finished:
     """Features with weights learned from all rows, the penalties of the terms, and what else adds to the log-odds.
 
-    ``counts`` has the rows and positives of every code. ``share`` is the share of the log-odds that statistics have."""
+    ``counts`` has the rows and positives of every code. ``share`` is the share of the log-odds that statistics have. ``sweeps`` is
+    how many it took to fit the weights."""
 
     producer: Producer
     intercept: float
@@ -47,9 +51,18 @@ class Finished:
     score: float | None = None
     share: float = 0.0
     additions: tuple[Addition, ...] = ()
+    sweeps: int = 0
 
 
-def finish(run: Run, rows: Rows, best: Best) -> Finished:
+def last_fit(run: Run, fit: Callable[[], Finished]) -> Finished:
+    """Do the last fit, and report it."""
+    run.reporter.tell(PhaseStarted, phase=PHASE, steps=1)
+    finished = fit()
+    run.reporter.tell(StepDone, phase=PHASE, step=1, detail=f"{finished.sweeps} sweeps")
+    return finished
+
+
+def finish(run: Run, rows: Rows, best: Best, most_sweeps: int = FINAL_SWEEPS) -> Finished:
     """Fit the best set to all rows, from the weights already found."""
     producer = Producer(best.encoder, tuple(accepted.coder for accepted in best.accepted))
     terms = {} if best.regression is None else best.regression.terms
@@ -58,7 +71,23 @@ def finish(run: Run, rows: Rows, best: Best) -> Finished:
     penalties |= {one.coder.term: one.penalty for one in best.accepted if one.coder.kind == "statistic"}
     start = {} if best.regression is None else best.regression.mean_weights()
     known = {} if best.statistics is None else best.statistics.mean_weights()
-    return replace(final_fit(run, producer, rows, penalties, start, best.share, known), score=best.score)
+    return replace(final_fit(run, producer, rows, penalties, start, best.share, known, most_sweeps), score=best.score)
+
+
+def finish_smaller(run: Run, rows: Rows, best: Best, seconds: float) -> list[Finished]:
+    """The smaller sets, fitted to all rows too, the largest first. None is begun if there is not as much time left as the best set
+    took, or after an interrupt."""
+    done: list[Finished] = []
+    if best.smaller:
+        run.reporter.tell(PhaseStarted, phase=PHASE_OF_SMALLER, steps=len(best.smaller))
+    for number, smaller in enumerate(reversed(best.smaller), start=1):
+        left = run.stopping.seconds_left
+        if run.stopping.interrupt.asked or (left is not None and left < seconds):
+            break
+        done.append(finish(run, rows, smaller, SMALLER_SWEEPS))
+        detail = f"{len(smaller.accepted)} crosses, {done[-1].sweeps} sweeps"
+        run.reporter.tell(StepDone, phase=PHASE_OF_SMALLER, step=number, detail=detail, score=smaller.score)
+    return done
 
 
 def final_fit(
@@ -69,6 +98,7 @@ def final_fit(
     start: Mapping[Cross, Floats],
     share: float = 0.0,
     start_of_statistics: Mapping[Cross, Floats] = NOTHING,
+    most_sweeps: int = FINAL_SWEEPS,
 ) -> Finished:
     """Fit one model to all rows. If the time is up it has fewer sweeps; in the worst case only the intercept is fitted.
 
@@ -76,7 +106,6 @@ def final_fit(
     """
     engine, zero = run.engine, np.zeros(1)
     engine.between = carry_on
-    run.reporter.tell(PhaseStarted, phase="fitting all rows", steps=1)
     regression = Regression.begin(engine, rows.total_weight, 1, everyone=True, loss=run.loss)
     regression.move(INTERCEPT, start.get(INTERCEPT, zero)[:, None])
     fields = dict(zip(producer.terms, producer.fields, strict=True))
@@ -84,7 +113,7 @@ def final_fit(
     plain = [term for term in producer.terms if term not in coders]
     for term in plain:
         regression.add(term, fields[term], penalties[term], start[term][:, None] if term in start else None)
-    sweeps = settle(run, regression)
+    sweeps = settle(run, regression, most_sweeps)
     weights = {term: (1.0 - share) * regression.terms[term].weight[:, 0] for term in plain}
     counts = {term: counts_of(engine, term, fields[term].n_codes) for term in plain}
     intercept = (1.0 - share) * float(regression.terms[INTERCEPT].weight[0, 0])
@@ -95,18 +124,15 @@ def final_fit(
         for term, coder in coders.items():
             counts[term] = statistics.place(engine, coder, 0, base)
             statistics.add(regression, coder, penalties[term], start_of_statistics)
-        sweeps += settle(run, regression)
+        sweeps += settle(run, regression, most_sweeps)
         for term, coder in coders.items():
             weights[term] = share * statistics.weights(regression, coder, counts[term], base)
         intercept += share * float(regression.terms[INTERCEPT].weight[0, 0])
-    run.reporter.tell(StepDone, phase="fitting all rows", step=1, detail=f"{sweeps} sweeps")
-    terms = producer.terms
-    return Finished(
-        producer, intercept, [weights[term] for term in terms], [counts[term] for term in terms], penalties, share=share
-    )
+    in_order = [weights[term] for term in producer.terms], [counts[term] for term in producer.terms]
+    return Finished(producer, intercept, *in_order, penalties, share=share, sweeps=sweeps)
 
 
-def settle(run: Run, regression: Regression) -> int:
+def settle(run: Run, regression: Regression, most_sweeps: int) -> int:
     """Sweep until the weights have settled, or the time is up; returns the number of sweeps."""
     engine, sweeps = run.engine, 0
     with suppress(Stopped):
@@ -114,14 +140,14 @@ def settle(run: Run, regression: Regression) -> int:
         sweeps = regression.converge(tuning.FINE, CERTAIN_SWEEPS)
         if sweeps == CERTAIN_SWEEPS:
             engine.between = run.stopping.check_last
-            sweeps += regression.converge(tuning.FINE, FINAL_SWEEPS - CERTAIN_SWEEPS)
+            sweeps += regression.converge(tuning.FINE, most_sweeps - CERTAIN_SWEEPS)
     engine.between = carry_on
     if not sweeps:
         regression.converge(tuning.FINE, CERTAIN_SWEEPS, [INTERCEPT])
     return sweeps
 
 
-def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross, ...]) -> Model:
+def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross, ...], history: Sequence[dict[str, Any]]) -> Model:
     """The model with a record of where it comes from. A private model knows only hashes from here on."""
     producer, score = finished.producer, finished.score
     if run.options.private:
@@ -129,20 +155,20 @@ def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross
     score = None if score is None or score != score else score
     metric = run.options.metric
     about = About(
-        rows.target, rows.classes.words, metric, score, rows.n_rows, crosses, tuple(run.rules), tuple(run.history), rows.n_positive
-    )
-    run.reporter.tell(
-        FitFinished,
-        n_rows=rows.n_rows,
-        n_fields=len(producer.encoder.fields),
-        n_crosses=len(crosses),
-        metric=metric,
-        score=score,
+        rows.target, rows.classes.words, metric, score, rows.n_rows, crosses, tuple(run.rules), tuple(history), rows.n_positive
     )
     # In units of a row's mean weight: only how rows weigh against each other counts, in a refit too.
     penalties = tuple(finished.penalties[term].times(1.0 / rows.mean_weight) for term in producer.terms)
     weights, counts = tuple(finished.weights), tuple(finished.counts)
     return Model(producer, finished.intercept, weights, penalties, about, finished.additions, counts, finished.share)
+
+
+def announced(run: Run, model: Model) -> Model:
+    """Report that the model is finished."""
+    about, n_fields = model.about, len(model.producer.encoder.fields)
+    facts = {"n_rows": about.n_rows, "n_fields": n_fields, "n_crosses": len(about.crosses), "metric": about.metric}
+    run.reporter.tell(FitFinished, **facts, score=about.score)
+    return model
 
 
 def found_cross(encoder: Encoder, accepted: Accepted) -> FoundCross:

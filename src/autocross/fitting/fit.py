@@ -15,7 +15,7 @@ from autocross.crossing import CrossCoder
 from autocross.errors import LabelError
 from autocross.events import Reporter, SearchStopped
 from autocross.fitting.encode import Encoded, Rows, encode
-from autocross.fitting.finish import Finished, final_fit, finish, found_cross, recorded
+from autocross.fitting.finish import Finished, announced, final_fit, finish, finish_smaller, found_cross, last_fit, recorded
 from autocross.fitting.read import read
 from autocross.fitting.run import Run, n_lots, started
 from autocross.fitting.search import search
@@ -53,15 +53,28 @@ def fit(source: Source, options: Options, reporter: Reporter, interrupt: Interru
         run.statistics = later is None  # a later stage goes on with weights of single codes, which a statistic does not have
         encoded = encode(run, source, read(run, source))
         best = best_found(run, encoded)
-        finished = finish(run, encoded.rows, best)
+        began = reporter.seconds
+        finished = last_fit(run, lambda: finish(run, encoded.rows, best))
         if later is not None:
-            finished = later.run(run, source, encoded, finished)
-    crosses = tuple(found_cross(best.encoder, accepted) for accepted in best.accepted)
-    model = recorded(run, encoded.rows, finished, crosses)
+            finished, best = later.run(run, source, encoded, finished), replace(best, smaller=())
+        smaller = finish_smaller(run, encoded.rows, best, reporter.seconds - began)
+    models: dict[int, Model] = {}
+    for smaller_set, fitted in reversed([*zip(reversed(best.smaller), smaller, strict=False)]):  # the time may have ended early
+        models[len(smaller_set.accepted)] = replace(modelled(run, encoded.rows, smaller_set, fitted), smaller={**models})
+    model = announced(run, replace(modelled(run, encoded.rows, best, finished), smaller=models))
     for rule in run.rules:
         if rule.name == COMPARED:  # what the score means is the last thing that is said
             reporter.notice(rule.value)
     return model
+
+
+def modelled(run: Run, rows: Rows, best: Best, finished: Finished) -> Model:
+    """The model of a set of features that is fitted to all rows."""
+    crosses = tuple(found_cross(best.encoder, accepted) for accepted in best.accepted)
+    history = run.history
+    if history and history[-1]["crosses"] != len(crosses):  # crosses were taken out after the search
+        history = [*history, {"seconds": history[-1]["seconds"], "crosses": len(crosses), "score": best.score}]
+    return recorded(run, rows, finished, crosses, history)
 
 
 def best_found(run: Run, encoded: Encoded) -> Best:
@@ -78,7 +91,7 @@ def best_found(run: Run, encoded: Encoded) -> Best:
             kept.append(Best(lay_out(run, encoded, fields, coarse=False).encoder))
     best = kept[-1]
     run.reporter.tell(SearchStopped, why=why.value, n_crosses=len(best.accepted))
-    for n, accepted in enumerate(best.accepted, start=1):
+    for n, accepted in enumerate(best.found, start=1):
         run.history.append({"seconds": accepted.seconds, "crosses": n, "score": accepted.score})
     return best
 
@@ -103,9 +116,9 @@ def refit(model: Model, part: Part, target: str, options: Options, reporter: Rep
         run.engine.place(make_blocks(codes, label, weight, FoldPlan(1, holdout=True), run.seed, n_blocks))
         crosses = tuple(anew(run, producer, cross, rows.n_rows) for cross in producer.crosses)
         producer = Producer(producer.encoder.fitted_to(codes, weight), crosses)
-        finished = final_fit(run, producer, rows, penalties, start, model.share)
-    run.rules, run.history = list(model.about.rules), list(model.about.history)
-    return recorded(run, rows, finished, model.about.crosses)
+        finished = last_fit(run, lambda: final_fit(run, producer, rows, penalties, start, model.share))
+    run.rules = list(model.about.rules)
+    return announced(run, recorded(run, rows, finished, model.about.crosses, model.about.history))
 
 
 def anew(run: Run, producer: Producer, cross: CrossCoder, n_rows: int) -> CrossCoder:

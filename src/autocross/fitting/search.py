@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from autocross import checkpoint, fingerprint
+from autocross.blocks import Cross
 from autocross.checkpoint import Checkpoint, Setting
 from autocross.events import PhaseStarted
+from autocross.features import Penalty
 from autocross.fitting.encode import Encoded
 from autocross.fitting.finish import FINAL_SWEEPS
 from autocross.fitting.run import Run
@@ -17,6 +19,7 @@ from autocross.fitting.tune import Best, Keep, Layout, lay_out, tune
 from autocross.folds import Folds
 from autocross.search import statistics
 from autocross.search.loop import Search, State
+from autocross.search.pruning import prune
 from autocross.search.stopping import Why
 from autocross.search.together import broaden
 
@@ -30,12 +33,14 @@ def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
     layout, begun = resumed(run, encoded, same) if run.options.resume is not None else tuned(run, encoded, keep)
     run.reporter.tell(PhaseStarted, phase="searching crosses", steps=0)
 
-    def keep_state(state: State) -> None:
-        score = state.accepted[-1].score if state.accepted else begun.score
+    def best_of(state: State, score: float) -> Best:
         needs_coarse = max(field for cross in state.features for field in cross) >= len(layout.encoder.fields)
-        run.stopping.reserve = FINAL_SWEEPS / 2 * state.regression.sweep_seconds
         encoder = layout.broader if needs_coarse else layout.encoder
-        keep(Best(encoder, state.regression, state.accepted, score, state.statistics, state.share))
+        return Best(encoder, state.regression, state.accepted, score, state.statistics, state.share, state.accepted)
+
+    def keep_state(state: State) -> None:
+        run.stopping.reserve = FINAL_SWEEPS / 2 * state.regression.sweep_seconds
+        keep(best_of(state, state.accepted[-1].score if state.accepted else begun.score))
 
     def finished(beam: list[State]) -> None:
         if folder is not None:
@@ -52,11 +57,17 @@ def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
     for coder in {accepted.coder.fields: accepted.coder for state in begun.beam for accepted in state.accepted}.values():
         loop.codes.put(coder)
     best, why = loop.run(begun.beam, keep_state, finished)
+    fields: dict[Cross, Penalty] = {cross: term.penalty for cross, term in best.regression.terms.items() if len(cross) == 1}
     if why.by_itself:
         for more in (broaden, statistics.propose) if run.statistics else (broaden,):
             if better := more(loop, best):
                 best = better
                 keep_state(best)
+    if why.by_itself or why is Why.AS_MANY_AS_ASKED:
+        pruned, smaller = prune(loop, best, fields)
+        if pruned is not best:
+            sets = tuple(best_of(state, state.score) for state in smaller)
+            keep(replace(best_of(pruned, pruned.score), found=best.accepted, smaller=sets))
     return why
 
 

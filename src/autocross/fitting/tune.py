@@ -37,7 +37,8 @@ class Best:
     """The best features that a fit has found so far. If the fit must end early, it ends with these.
 
     A field that has no term in the regression has not been fitted yet. ``statistics`` is a regression on statistics of
-    values, whose log-odds count by this ``share``.
+    values, whose log-odds count by this ``share``. ``found`` has all crosses of the search in the order in which they were
+    accepted, and ``smaller`` the smaller sets for which there will be models too.
     """
 
     encoder: Encoder
@@ -46,6 +47,8 @@ class Best:
     score: float | None = None
     statistics: Regression | None = None
     share: float = 0.0
+    found: tuple[Accepted, ...] = ()
+    smaller: tuple[Best, ...] = ()
 
 
 Keep = Callable[[Best], None]

@@ -7,6 +7,7 @@ from typing import IO, Protocol
 
 from autocross.events import (
     CandidatesRanked,
+    CrossesTakenOut,
     CrossTried,
     Event,
     FitFinished,
@@ -44,6 +45,9 @@ def line(event: Event, metric: str, time_limit: float | None = None) -> str | No
         sign, verb = ("+", "needed") if event.accepted else ("-", "would have needed")
         gained = f"gained {event.gain:.5f} ± {event.error:.5f} a row, {verb} {event.needed:.5f}"
         return f"  {sign} {event.cross}   {gained}   {metric} {event.score:.4f}"
+    if isinstance(event, CrossesTakenOut):
+        gained = f"gained {event.gain:.5f} ± {event.error:.5f} a row without the others"
+        return f"  {event.n_after} of {event.n_before} crosses kept   {gained}   {metric} {event.score:.4f}"
     if isinstance(event, WorkersCounted):
         lost = f" ({event.lost} lost and replaced)" if event.lost else ""
         moved = f"{event.moved_since / 2**20:,.1f} MiB moved, {event.moved / 2**20:,.1f} in all"

@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from autocross.crossing import CrossCoder, Kind
 from autocross.encoding.encoder import Encoder
 from autocross.encoding.values import Hashed, Value, without_value
+from autocross.errors import AutoCrossError, OptionError
 from autocross.features import FIRST, Field, FieldCodes, Penalty
+from autocross.options import SIZES
 from autocross.producer.addition import Addition
 from autocross.producer.wording import words
 from autocross.table.columns import Table
@@ -139,7 +141,8 @@ class Model:
     """A producer and the weights of its codes. Additions, such as a network, may add to the log-odds.
 
     ``counts`` has, for each term, how many training rows had each code and how many of these were positive; models of older files
-    have none. ``share`` is the share of the log-odds that comes from statistics.
+    have none. ``share`` is the share of the log-odds that comes from statistics. ``smaller`` has models of fewer crosses, by how
+    many they have; a fit leaves them in memory, and no file has them.
     """
 
     producer: Producer
@@ -150,6 +153,34 @@ class Model:
     additions: tuple[Addition, ...] = ()
     counts: tuple[NDArray[np.int64], ...] | None = None
     share: float = 0.0
+    smaller: Mapping[int, Model] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def path(self) -> list[dict[str, Any]]:
+        """How many crosses the smaller models and this one have, and their validation scores."""
+        models = [*(self.smaller[n] for n in sorted(self.smaller)), self]
+        return [{"crosses": len(model.about.crosses), "score": model.about.score} for model in models]
+
+    def at(self, n: int | str) -> Model:
+        """The model of the first n crosses, if it was fitted."""
+        n_all = len(self.about.crosses)
+        if n == "all" or n == n_all or (n in SIZES and int(n) > n_all):
+            return self
+        asked = f"at({n!r}): "
+        if n not in SIZES:
+            sizes = ", ".join(map(str, SIZES))
+            raise OptionError(f"{asked}there are models of {sizes} or 'all' crosses. For another number, fit with max_crosses.")
+        if n in self.smaller:
+            return self.smaller[int(n)]
+        if self.additions:
+            raise AutoCrossError(f"{asked}a network was trained with all crosses, and fits no others. Fit with max_crosses={n}.")
+        raise AutoCrossError(
+            f"{asked}this model has no smaller ones. They are fitted at the end of fit if the search came to its own end and there "
+            f"was time left, and are kept in memory only, not in a file nor through refit. Fit with max_crosses={n}."
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "smaller": {}}  # a pickle is a file too
 
     def describe(self, field: int, code: int) -> str:
         """What a code of a field stands for, in words. For a value of a statistic they say what is known about its rows."""

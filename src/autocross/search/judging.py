@@ -111,16 +111,26 @@ class Accepted:
 class Proposal:
     """Crosses that are accepted or refused together, and a regression of the set with them, in which their weights are still zero.
 
-    ``near`` has the terms that the first sweeps go over; None means all. ``n_rivals`` is the number of candidates from which the
-    proposal was chosen by its gain, or None if it was not chosen by its gain.
+    ``near`` has the terms that share a column with the proposal, its own included. ``n_rivals`` is the number of candidates from
+    which the proposal was chosen by its gain, or None if it was not chosen by its gain.
     """
 
     name: str
     crosses: Sequence[Coded]
     regression: Regression
     trial: Trial
-    near: Sequence[Cross] | None = None
+    near: Sequence[Cross] = ()
     n_rivals: int | None = None
+
+    @property
+    def first(self) -> Sequence[Cross] | None:
+        """The terms that the look goes over; None means all."""
+        return [coder.fields for coder, _ in self.crosses] if self.trial.reach == "own first" else self.then
+
+    @property
+    def then(self) -> Sequence[Cross] | None:
+        """The terms that the sweeps after the look go over; None means all."""
+        return None if self.trial.reach == "all" else self.near
 
     def errors(self, has_crosses: bool) -> float | None:
         """How many standard errors the gain must exceed."""
@@ -167,24 +177,24 @@ class Judge:
     def judge(self, proposal: Proposal, has_crosses: bool, former_score: float, round: int) -> Verdict | None:
         """What the proposal gains over the remembered set, or None if that is not enough. ``has_crosses`` says whether the
         remembered set has crosses."""
-        trial, regression = proposal.trial, proposal.regression
+        trial, regression, began = proposal.trial, proposal.regression, self.reporter.seconds
         errors = proposal.errors(has_crosses)
-        regression.converge(FINE, trial.look, proposal.near)
+        regression.converge(FINE, trial.look, proposal.first)
         gain, error = self.gain(regression)
         if errors is None or gain > errors * error * trial.hope:
-            regression.converge(FINE, trial.go_on, proposal.near)
+            regression.converge(FINE, trial.go_on, proposal.then)
             gain, error = self.gain(regression)
         if trial.settle and (errors is None or gain > errors * error):
             regression.converge(FINE, trial.settle)
         verdict = Verdict(gain, error, self.score(regression))
-        return self.decide(proposal.name, trial, errors, verdict, former_score, round)
+        return self.decide(proposal, errors, verdict, former_score, round, began)
 
     def blend(
         self, proposal: Proposal, shares: Sequence[float], has_crosses: bool, former_score: float, round: int
     ) -> tuple[float, Verdict] | None:
         """What a fitted regression gains if it is blended with the remembered one, and the best of these shares for its log-odds;
         None if that is not enough."""
-        regression = proposal.regression
+        regression, began = proposal.regression, self.reporter.seconds
         gains = {}
         for share in shares:
             self.mix(regression, share)
@@ -192,7 +202,7 @@ class Judge:
         best = max(shares, key=lambda share: gains[share][0])
         self.mix(regression, best)
         verdict = Verdict(*gains[best], self.score(regression))
-        decided = self.decide(proposal.name, proposal.trial, proposal.errors(has_crosses), verdict, former_score, round)
+        decided = self.decide(proposal, proposal.errors(has_crosses), verdict, former_score, round, began)
         return None if decided is None else (best, decided)
 
     def mix(self, regression: Regression, share: float) -> None:
@@ -201,15 +211,16 @@ class Judge:
         self.engine.each(mix, share)
 
     def decide(
-        self, name: str, trial: Trial, errors: float | None, verdict: Verdict, former_score: float, round: int
+        self, proposal: Proposal, errors: float | None, verdict: Verdict, former_score: float, round: int, began: float
     ) -> Verdict | None:
-        """The verdict if the proposal is accepted: its gain must exceed so many standard errors, and the score must rise."""
+        """The verdict if the proposal is accepted: its gain must exceed so many standard errors, and the score must rise. The trial
+        ``began`` so many seconds after the call of fit."""
         needed = 0.0 if errors is None else errors * verdict.error
         # If all rows that judge have one label, there is no AUC, and the loss alone decides.
-        risen = verdict.score > former_score + trial.lift or (math.isnan(verdict.score) and errors is not None)
+        risen = verdict.score > former_score + proposal.trial.lift or (math.isnan(verdict.score) and errors is not None)
         accepted = (errors is None or verdict.gain > needed) and risen
-        facts = {"cross": name, "gain": verdict.gain, "error": verdict.error, "needed": needed, "accepted": accepted}
-        self.reporter.tell(CrossTried, round=round, **facts, score=verdict.score)
+        facts = {"cross": proposal.name, "gain": verdict.gain, "error": verdict.error, "needed": needed, "accepted": accepted}
+        self.reporter.tell(CrossTried, round=round, **facts, score=verdict.score, took=self.reporter.seconds - began)
         return verdict if accepted else None
 
     def gain(self, regression: Regression) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from autocross.blocks import INTERCEPT, Cross, draw_folds
 from autocross.crossing import MOST_ENTRIES
 from autocross.engines import Engine
-from autocross.events import CandidatesRanked, Reporter
+from autocross.events import CandidatesRanked, Reporter, RoundFinished, SetRefitted
 from autocross.features import Field
 from autocross.folds import Folds
 from autocross.models import tuning
@@ -24,7 +24,7 @@ from autocross.search import fieldwise, halving
 from autocross.search.candidates import children
 from autocross.search.coding import CodedCrosses
 from autocross.search.judging import Accepted, Judge, Proposal
-from autocross.search.policy import policy_of
+from autocross.search.policy import Trial, policy_of
 from autocross.search.stopping import Why
 
 
@@ -117,21 +117,28 @@ class Search:
 
     def step(self, state: State) -> list[State]:
         """One round: the children that are better than the state by more than chance."""
+        began = rung_began = self.reporter.seconds
         possible = self.children(state)
         if not possible:
             return []
         self.enter(state)
 
         def watch(rung: int, n_rungs: int, rows: int, ranked: Sequence[fieldwise.Candidate]) -> None:
+            nonlocal rung_began
             self.last.update((candidate.cross, candidate.gain / rows) for candidate in ranked)
             best = [[self.name(candidate.cross), candidate.gain] for candidate in ranked[:5]]
             facts = {"rung": rung, "n_rungs": n_rungs, "rows": rows, "n_candidates": len(ranked), "best": best}
-            self.reporter.tell(CandidatesRanked, round=state.round + 1, **facts)
+            self.reporter.tell(CandidatesRanked, round=state.round + 1, **facts, took=self.reporter.seconds - rung_began)
+            rung_began = self.reporter.seconds
 
         regression, entrants = state.regression, self.worth_scoring(state, possible)
         contest = self.contest(regression)
         ranked = halving.tournament(self.engine, regression, contest, entrants, self.policy.rungs, self.n_rows, watch)
-        return self.accept(state, [candidate for candidate in ranked if candidate.gain > self.policy.least_gain], len(possible))
+        grown = self.accept(state, [candidate for candidate in ranked if candidate.gain > self.policy.least_gain], len(possible))
+        n_crosses = max((len(child.accepted) for child in grown), default=len(state.accepted))
+        facts = {"n_candidates": len(possible), "n_crosses": n_crosses, "took": self.reporter.seconds - began}
+        self.reporter.tell(RoundFinished, round=state.round + 1, **facts)
+        return grown
 
     def contest(self, regression: Regression) -> fieldwise.Contest:
         """The metric and the penalties of a tournament."""
@@ -164,13 +171,15 @@ class Search:
         return [fieldwise.candidate(cross, self.fields) for cross in crosses if cross not in state.regression.terms]
 
     def worth_scoring(self, state: State, possible: list[fieldwise.Candidate]) -> list[fieldwise.Candidate]:
-        """The candidates that are new in this round, and those of the others that were best when last scored. Every few rounds,
-        all."""
-        if state.round % self.policy.everything_every == 0:
+        """The candidates that are new in this round, and those of the others that were best when last scored: some, and every few
+        rounds many more."""
+        full = state.round % self.policy.everything_every == 0
+        n_best = self.policy.rescored_then if full else self.policy.rescored
+        if n_best is None:
             return possible
         scored = [candidate for candidate in possible if candidate.cross in self.last]
         scored.sort(key=lambda candidate: (-self.last[candidate.cross], candidate.cross))
-        best = {candidate.cross for candidate in scored[: self.policy.rescored]}
+        best = {candidate.cross for candidate in scored[:n_best]}
         return [candidate for candidate in possible if candidate.cross in best or candidate.cross not in self.last]
 
     def name(self, cross: Cross) -> str:
@@ -188,9 +197,10 @@ class Search:
         if not ranked:
             return []
         in_a_row = self.options.beam_width == 1
-        wanted = self.policy.a_round if in_a_row else self.options.beam_width
-        if self.options.max_crosses is not None and in_a_row:
-            wanted = min(wanted, self.options.max_crosses - len(state.accepted))
+        wanted, tries = self.pace(state) if in_a_row else (self.options.beam_width, self.policy.tries)
+        # In a small set, a cross would be credited with what the others have not learned yet.
+        settle_once = in_a_row and self.policy.a_round_share * len(state.accepted) > self.policy.a_round
+        trial = replace(self.policy.trial, settle=0, reach="own first") if settle_once else self.policy.trial
         former = self.refitted(state)
         begun = former.score
         self.judge.remember(former.regression)
@@ -201,7 +211,7 @@ class Search:
             if columns in tried or best.cross in self.in_vain:
                 continue
             tried.add(columns)
-            child = self.propose(former, best, n_rivals)
+            child = self.propose(former, best, n_rivals, trial)
             if child is None:
                 self.in_vain.add(best.cross)
                 n_refused += 1
@@ -213,9 +223,26 @@ class Search:
                 self.judge.remember(child.regression)
             else:
                 self.judge.recall()
-            if n_refused == self.policy.tries or len(better) == wanted:
+            if n_refused == tries or len(better) == wanted:
                 break
-        return [replace(child, rise=child.score - begun) for child in (better[-1:] if in_a_row else better)]
+        if in_a_row and better:
+            child = self.settled(better[-1]) if settle_once else better[-1]
+            few = len(child.accepted) < (1 + self.policy.least_growth) * len(state.accepted)
+            return [replace(child, rise=0.0 if few else child.score - begun)]
+        return [replace(child, rise=child.score - begun) for child in better]
+
+    def pace(self, state: State) -> tuple[int, int]:
+        """How many crosses the round may accept, and how many proposals may be refused. Both grow with a large set."""
+        wanted = max(self.policy.a_round, int(self.policy.a_round_share * len(state.accepted)))
+        tries = self.policy.tries * wanted // self.policy.a_round
+        most = self.options.max_crosses
+        return (wanted if most is None else min(wanted, most - len(state.accepted))), tries
+
+    def settled(self, state: State) -> State:
+        """The state, whose odds are in the blocks, after some sweeps over all fields."""
+        regression = state.regression.branch()
+        regression.converge(FINE, self.policy.trial.settle)
+        return replace(state, regression=regression, score=self.score(regression), loss=regression.left_out_loss())
 
     def simpler_first(self, ranked: Sequence[fieldwise.Candidate]) -> list[fieldwise.Candidate]:
         """The ranking, with simpler crosses first: a cross of fewer of the same columns that gains nearly as much goes ahead."""
@@ -226,16 +253,15 @@ class Search:
             in_order += [candidate for candidate in [*parts, best] if candidate not in in_order]
         return in_order
 
-    def propose(self, state: State, best: fieldwise.Candidate, n_rivals: int) -> State | None:
+    def propose(self, state: State, best: fieldwise.Candidate, n_rivals: int, trial: Trial) -> State | None:
         """The state with the cross, or None if the cross is refused."""
         regression, cross = state.regression.branch(), best.cross
         coder, n_collisions = self.codes.code(best, regression.min_count)
         field = coder.field([self.fields[number] for number in cross])
         penalty = best.penalty.times(self.policy.shrink)
         regression.add(cross, field, penalty)
-        trial = self.policy.trial
         near = [term for term in regression.terms if not self.columns(term).isdisjoint(self.columns(cross))]
-        proposal = Proposal(field.name, [(coder, n_collisions)], regression, trial, near if trial.nearby else None, n_rivals)
+        proposal = Proposal(field.name, [(coder, n_collisions)], regression, trial, near, n_rivals)
         verdict = self.judge.judge(proposal, bool(state.accepted), state.score, state.round)
         if verdict is None:
             return None
@@ -248,7 +274,10 @@ class Search:
 
     def refitted(self, state: State) -> State:
         """The same set, refitted on the folds of the next round."""
+        began = self.reporter.seconds
         regression = self.refit(state)
+        n_crosses, took = len(state.accepted), self.reporter.seconds - began
+        self.reporter.tell(SetRefitted, round=state.round + 1, n_crosses=n_crosses, took=took)
         return replace(state, regression=regression, round=state.round + 1, score=self.score(regression))
 
     def refit(self, state: State) -> Regression:

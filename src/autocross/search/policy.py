@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from autocross.features import Penalty
-from autocross.options import Metric, Options
+from autocross.options import SIZES, Metric, Options
 from autocross.search.halving import GrowingRungs, PaperRungs, Rungs
 from autocross.search.stopping import Why
 
@@ -27,13 +28,14 @@ class Trial:
     has. (For the best of n candidates both count sqrt(2 ln n) times; None means that the loss does not decide.) A proposal that
     has proven itself is given ``settle`` sweeps over all fields, and then the metric must rise by more than ``lift``.
 
-    ``nearby`` says that the first sweeps go over the fields that share a column with the proposal, since their weights change most.
+    ``reach`` says over which fields these sweeps go: over all, or over those near the proposal, which share a column with it and
+    whose weights change most. With "own first" the ``look`` goes over the proposal's own crosses, and what follows over those near.
     """
 
     look: int
     go_on: int
     settle: int
-    nearby: bool
+    reach: Literal["own first", "near", "all"]
     first_errors: float | None
     errors: float | None
     hope: float
@@ -75,6 +77,28 @@ class StatisticsPolicy:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pruning:
+    """How crosses are taken out when the search is over, and which sets on the way are kept.
+
+    Each step keeps the share ``ratio`` of the crosses, but passes none of the ``stops``, whose sets are kept for `at`. A set is as
+    good as the best one if its loss is higher by no more than so many standard ``errors``, and its metric lower by no more than
+    ``slack``. Once a set is worse, or has fewer than ``least_share`` of all crosses, the steps go from stop to stop, except
+    to a model that is to be small.
+    """
+
+    ratio: float
+    least_share: float
+    distrust: float | None  # loss that a cross must gain to move its penalty by a factor of ten; None: penalties stay
+    sweeps: int  # after each step
+    few_sweeps: int  # after each step to a set that is small
+    errors: float
+    slack: float
+    stops: tuple[int, ...]
+    small: int  # most crosses of a small set, in which single fields have the penalties that they had before groups were tried
+    small_share: float  # of the gain in loss, which a small model keeps if it can
+
+
+@dataclass(frozen=True, kw_only=True)
 class Policy:
     """The numbers of one way to search. The comments here say what each number is for; those beside the values say why."""
 
@@ -82,7 +106,8 @@ class Policy:
     fewest_rarer: int  # with fewer rows of the rarer label there is no search
     widest: int  # most features that are crossed with each other
     rescored: int  # how many of the best candidates of former rounds compete again
-    everything_every: int  # all candidates compete again after this many rounds
+    everything_every: int  # far more candidates compete again after this many rounds:
+    rescored_then: int | None  # so many, or all
 
     # How they compete.
     rungs: Rungs
@@ -96,7 +121,10 @@ class Policy:
     shrink: float  # a cross begins with the penalty that was best for it alone, times this factor
     trial: Trial  # how a single cross is judged
     tries: int  # the round ends after this many refused proposals
-    a_round: int  # most crosses that a round accepts
+    a_round: int  # most crosses that a round accepts,
+    # or this share of the crosses that the set has, if that is more. The tries grow with it. A trial then begins with the cross's
+    # own weights, and the set settles once at the end of the round, and not with each cross that it accepts.
+    a_round_share: float
 
     # How the set is refitted on fresh folds.
     rough_sweeps: int  # sweeps before crosses choose their penalties anew
@@ -104,12 +132,14 @@ class Policy:
     relax: float | None  # loss that a cross must gain to move its penalty by a factor of ten; None: penalties stay
 
     # When the search ends, and what comes after it.
-    least_rise: float  # a round that does not raise the metric by more than this is the last
+    least_rise: float  # a round that does not raise the metric by more than this is the last,
+    least_growth: float  # and so is one that adds fewer crosses than this share of those that the set has
     why_none: Why  # the reason that is given when a round accepts no proposal
     groups: tuple[Group, ...]  # tried in this order after the rounds, until one is accepted
     statistics: StatisticsPolicy | None  # tried at the end
     faintest: float  # crosses of a group are dropped again if all of them have no more than this share of its effect
     few_rows: int  # a pair of columns with fewer rows for each possible value is sparse
+    pruning: Pruning | None  # what is taken out again at the very end
 
 
 SLACK = 0.0002  # a difference of the metric that folds cannot tell from none
@@ -118,7 +148,7 @@ ONE_CROSS = Trial(
     look=1,
     go_on=2,  # three sweeps show what a cross gains; more rank it no better
     settle=3,
-    nearby=True,
+    reach="near",
     # With labels shuffled, one in twenty tables lets a first cross pass. Once there is one, others are likelier.
     first_errors=1.1,
     errors=0.9,
@@ -127,7 +157,7 @@ ONE_CROSS = Trial(
 )
 
 # The crosses of a group were not chosen by what they gain, so one or two standard errors are enough to tell them from chance.
-TOGETHER = Trial(look=2, go_on=3, settle=0, nearby=False, first_errors=2.0, errors=1.0, hope=0.0, lift=0.0)
+TOGETHER = Trial(look=2, go_on=3, settle=0, reach="all", first_errors=2.0, errors=1.0, hope=0.0, lift=0.0)
 
 # A group of many sparse crosses, or of every pair, costs time in serving and is harder to read: it must bring much.
 SPARSE = Group(  # 120 crosses at most
@@ -159,6 +189,7 @@ AUTO = Policy(
     widest=64,  # some 2,000 candidates
     rescored=100,  # a candidate that was weak in one round is hardly ever strong in the next
     everything_every=5,
+    rescored_then=400,  # nearly all that are accepted in such a round
     rungs=GrowingRungs(
         fewest_rows=2_000,  # small rungs lie
         fewest_rarer=200,
@@ -178,10 +209,12 @@ AUTO = Policy(
     trial=ONE_CROSS,
     tries=4,
     a_round=5,  # the tournament has ranked them, and another tournament costs far more than a proposal
+    a_round_share=0.5,  # the larger the set, the less does a cross change what the others gain
     rough_sweeps=5,
     refit_sweeps=3,
     relax=30.0,  # the greedy search flatters a cross, so it must gain a lot to get more room
     least_rise=SLACK,
+    least_growth=0.05,  # a large set is fitted again for every round, which is not worth a cross or two
     why_none=Why.NO_MORE,
     groups=(SPARSE, PAIRS, EVERY_PAIR),
     statistics=StatisticsPolicy(
@@ -197,11 +230,24 @@ AUTO = Policy(
     ),
     faintest=0.05,  # serving is faster without them
     few_rows=10,
+    pruning=Pruning(
+        ratio=0.7,  # larger steps take out crosses that are missed once the others are gone
+        least_share=0.45,  # many weak crosses help together, which the rows that have chosen among them cannot tell
+        distrust=30.0,  # with fewer crosses each may say more, but with 10 a table of weak crosses lost
+        sweeps=2,
+        few_sweeps=3,
+        errors=1.25,
+        slack=0.0003,
+        stops=SIZES,
+        small=20,
+        small_share=0.9,
+    ),
 )
 
 PAPER = replace(
     AUTO,
     everything_every=1,
+    rescored_then=None,
     rungs=PaperRungs(judges=AUTO.rungs.judges, most_judges=AUTO.rungs.most_judges, small=1_000_000, n_of_small=2, n_of_large=5),
     compete_in=None,
     least_gain=NEVER,  # the best candidate is proposed whatever it gained
@@ -209,11 +255,14 @@ PAPER = replace(
     trial=replace(ONE_CROSS, settle=50, first_errors=None, errors=None, lift=0.0),
     tries=1,
     a_round=1,
+    a_round_share=0.0,
     refit_sweeps=50,
     least_rise=NEVER,
+    least_growth=0.0,
     why_none=Why.NO_RISE,
     groups=(),
     statistics=None,
+    pruning=None,
 )
 
 
@@ -221,5 +270,6 @@ def policy_of(options: Options) -> Policy:
     """The policy that the options ask for."""
     chosen = PAPER if options.halving == "paper" else AUTO
     if options.penalty == "shared":
-        chosen = replace(chosen, plain=None, smooth=(), shrink=1.0, relax=None, groups=(), statistics=None)
+        pruning = None if chosen.pruning is None else replace(chosen.pruning, distrust=None)
+        chosen = replace(chosen, plain=None, smooth=(), shrink=1.0, relax=None, groups=(), statistics=None, pruning=pruning)
     return chosen

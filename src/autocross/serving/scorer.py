@@ -111,6 +111,10 @@ class Scorer:
         """Build everything that scoring one row needs, before the first row comes."""
         _ = self.plan, self.crosses
 
+    def at(self, n: int | str) -> Scorer:
+        """A scorer for the model of the first n crosses. A model that was loaded from a file has no smaller ones."""
+        return Scorer(self.model.at(n))
+
     def log_odds_one(self, row: Mapping[str, Any]) -> float:
         """The log-odds of one row, added up in the order of the fields."""
         if not isinstance(row, Mapping):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
 
-from autocross import AutoCrossClassifier, WideDeepClassifier, load, statistic
+from autocross import AutoCrossClassifier, load, statistic
 from autocross.blocks import COUNT, RATE, make_blocks
 from autocross.crossing import CrossCoder
 from autocross.engines import SerialEngine
@@ -276,10 +276,6 @@ class TestModels:
     def test_a_private_model_scores_the_same(self) -> None:
         readable, private = (fitted(ids(), private=private) for private in (False, True))
         np.testing.assert_array_equal(readable.predict_proba(ids()), private.predict_proba(ids()))
-
-    def test_a_network_has_none(self) -> None:
-        model = WideDeepClassifier(quiet=True, engine="serial", epochs=1).fit(ids(), "granted")
-        assert not statistics_of(model)
 
     def test_forged_statistics_are_refused(self, tmp_path: Path) -> None:
         stored(fitted(ids()), tmp_path)

@@ -275,7 +275,7 @@ def examples_of(n: int = 4000, seed: int = 0) -> tuple[wide_deep.Examples, Any]:
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(n, 3)).astype(np.float32)
     label = (rng.random(n) < 1 / (1 + np.exp(-2 * values[:, 0] * values[:, 1] - 1))).astype(np.float32)
-    return wide_deep.Examples(values, label, np.ones(n, np.float32)), np.arange(n) % 5 == 0
+    return wide_deep.Examples(values, label, np.ones(n, np.float32), np.array([False, False, True])), np.arange(n) % 5 == 0
 
 
 class Recorded(wide_deep.Watch):
@@ -332,6 +332,8 @@ def test_networks_side_by_side_are_their_mean() -> None:
     found = np.maximum(examples.values[:100] @ matrix + bias, 0) @ output + constant
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-4, atol=1e-5)
     assert {array.dtype for array in (matrix, output, bias, constant)} == {np.dtype(np.float32)}
+    of_members = matrix[2].reshape(2, wide_deep.MEMBERS, wide_deep.HIDDEN)  # half of them do not see the third input
+    assert of_members[:, :2].all() and not of_members[:, 2:].any()
 
 
 # How they are fitted.

@@ -22,7 +22,7 @@ from autocross.hashing import mix
 from autocross.models import wide_deep
 from autocross.models.metrics import log_loss, measure
 from autocross.options import DeepOptions, Options
-from autocross.producer.inputs import Inputs, knots_of, known_terms, numbers_of
+from autocross.producer.inputs import PER_TERM, Inputs, knots_of, known_terms, numbers_of
 from autocross.producer.network import Network
 from autocross.search.stopping import Stopped, Stopping
 from autocross.table.coerce import typed
@@ -103,7 +103,10 @@ def described(finished: Finished, rows: Rows) -> tuple[Inputs, wide_deep.Example
     known = known_terms(weights, [finished.counts[term] for term in terms], rows.crossed.base)
     inputs = Inputs(terms, known, columns, knots, centre, spread)
     values = inputs.joined(scaled, numbers).astype(np.float32)
-    return inputs, wide_deep.Examples(values, rows.label.astype(np.float32), rows.weight.astype(np.float32)), log_odds
+    contributions = np.zeros(inputs.width, np.bool_)
+    contributions[: PER_TERM * len(terms) : PER_TERM] = True
+    label, weight = rows.label.astype(np.float32), rows.weight.astype(np.float32)
+    return inputs, wide_deep.Examples(values, label, weight, contributions), log_odds
 
 
 def pieces(finished: Finished, rows: Rows, effect: Floats) -> tuple[tuple[str, ...], tuple[Floats, ...], Floats]:

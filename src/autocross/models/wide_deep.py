@@ -3,8 +3,10 @@
 values : float32 (n_rows, n)   what the networks see of each row; `producer/inputs.py` says what that is
 label, weight : float32 (n_rows,)
 
-Several small networks, the members, are trained side by side on the same batches. They differ in how they begin, and in the
-hidden units that are left out of each step. A member begins with the log-odds of all rows, and its output layer at zero.
+Several small networks, the members, are trained side by side on the same batches. They differ in how they begin, in the hidden
+units that are left out of each step, and in what they see: half of them do not see the contributions of terms. Where many terms
+overlap, how they share their part of the log-odds is partly chance; elsewhere contributions are of great use. A member begins with
+the log-odds of all rows, and its output layer at zero.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ except ModuleNotFoundError as error:
     raise MissingLibraryError("WideDeepClassifier needs PyTorch. Install it by: pip install 'autocross[deep]'") from error
 
 MEMBERS, HIDDEN = 4, 48  # networks that are trained together, and the hidden units of each
-DROPOUT = 0.15  # share of the hidden units that are left out of a step
+DROPOUT = 0.3  # share of the hidden units that are left out of a step
 RATE, DECAY = 0.002, 0.0001  # of AdamW
 BATCH, MANY_ROWS = 512, 50_000  # rows of a batch, and from how many rows on it has twice as many
 PATIENCE = 3  # training ends after so many epochs without a lower loss on the rows left out
@@ -43,11 +45,12 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Examples:
-    """Rows to learn from, and weights whose mean is about 1."""
+    """Rows to learn from, and weights whose mean is about 1. ``contributions`` says which values are contributions of terms."""
 
     values: Array
     label: Array
     weight: Array
+    contributions: NDArray[np.bool_]
 
     @property
     def base(self) -> float:
@@ -59,22 +62,28 @@ class Examples:
 class Members(nn.Module):
     """The log-odds by each member: (n_rows, MEMBERS)."""
 
-    def __init__(self, n_inputs: int, base: float) -> None:
+    seen: Tensor
+
+    def __init__(self, contributions: NDArray[np.bool_], base: float) -> None:
         super().__init__()
         self.base = base
-        self.hidden = nn.Linear(n_inputs, MEMBERS * HIDDEN)
+        self.hidden = nn.Linear(len(contributions), MEMBERS * HIDDEN)
+        seen = torch.ones(MEMBERS, HIDDEN, len(contributions))
+        seen[MEMBERS // 2 :, :, torch.from_numpy(contributions)] = 0.0
+        self.register_buffer("seen", seen.flatten(0, 1))
         self.output = nn.Parameter(torch.zeros(MEMBERS, HIDDEN))
         self.bias = nn.Parameter(torch.zeros(MEMBERS))
 
     def forward(self, values: Tensor) -> Tensor:
-        hidden = functional.dropout(torch.relu(self.hidden(values)), DROPOUT, self.training)
+        hidden = functional.linear(values, self.hidden.weight * self.seen, self.hidden.bias)
+        hidden = functional.dropout(torch.relu(hidden), DROPOUT, self.training)
         return (hidden.view(-1, MEMBERS, HIDDEN) * self.output).sum(2) + (self.bias + self.base)
 
     def arrays(self) -> list[Array]:
         """Matrix and bias of the hidden layer, and those of the output, which is the mean of the members."""
         matrix, bias, output, constant = (
             weight.detach().cpu().numpy().astype(np.float64)
-            for weight in (self.hidden.weight, self.hidden.bias, self.output, self.bias)
+            for weight in (self.hidden.weight * self.seen, self.hidden.bias, self.output, self.bias)
         )
         of_output = output.reshape(-1, 1) / MEMBERS, constant.mean(keepdims=True) + self.base
         return [array.astype(np.float32, order="C") for array in (matrix.T, bias, *of_output)]
@@ -99,7 +108,7 @@ def train(examples: Examples, left_out: NDArray[np.bool_], seed: int, epochs: in
     learn, judge = np.flatnonzero(~left_out), np.flatnonzero(left_out)
     with torch.random.fork_rng(devices=[]):  # the random numbers of the caller are not disturbed
         torch.manual_seed(seed)
-        members = Members(examples.values.shape[1], examples.base).to("cuda" if torch.cuda.is_available() else "cpu")
+        members = Members(examples.contributions, examples.base).to("cuda" if torch.cuda.is_available() else "cpu")
         best, kept, log_odds = 0, deepcopy(members.state_dict()), judged(members, examples, judge)
         lowest, began = loss_of(examples, judge, log_odds), perf_counter()
         for n, _ in enumerate(trained(members, examples, learn, seed, epochs, watch), start=1):

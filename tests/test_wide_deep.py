@@ -415,6 +415,21 @@ def test_networks_see_statistics_as_well(tmp_path: Path) -> None:
     np.testing.assert_array_equal([model.score_one(row) for row in frame.head(200).to_dicts()], model.score(frame.head(200)))
 
 
+def test_a_number_with_a_coarse_field_is_seen_once(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    numbers = rng.normal(size=(6, 3000))
+    log_odds = sum(0.35 * numbers[one] * numbers[other] for one in range(6) for other in range(one))
+    columns = {f"x{place}": own for place, own in enumerate(numbers)}
+    frame = pl.DataFrame({**columns, "y": rng.random(3000) < 1 / (1 + np.exp(-log_odds))})
+    classifier = make().fit(frame, "y")
+    (network,) = classifier.model_.additions
+    assert isinstance(network, Network)
+    assert len(classifier.model_.producer.encoder.columns) > 6
+    assert network.inputs.columns == tuple(columns)
+    classifier.save(tmp_path / "model.acx")
+    np.testing.assert_array_equal(load(tmp_path / "model.acx").log_odds(frame), classifier.decision_function(frame))
+
+
 def test_ctrl_c_before_the_network_gives_the_regression(people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Interrupt, "asked", property(lambda self: True, lambda self, value: None), raising=False)
     model = make().fit(people, "bought")

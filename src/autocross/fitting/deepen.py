@@ -80,7 +80,8 @@ class Rows:
         table = typed(part.features, producer.encoder.schema)
         codes, label = producer.codes(table), encoded.rows.classes.codes(part.label)
         crossed = cross_fit(run, encoded, finished, codes, label, folds_for(run, encoded))
-        columns = tuple(column.column.name for column in producer.encoder.columns if column.column.kind == "numerical")
+        encoders = producer.encoder.columns  # a number may have two, if it has a coarse field
+        columns = tuple(dict.fromkeys(one.column.name for one in encoders if one.column.kind == "numerical"))
         numbers, weight = numbers_of(table, columns), part.weight.astype(np.float64)
         if len(label) > MOST_ROWS:
             kept = np.sort(np.argsort(mix(run.seed + 2_000_003, np.arange(len(label))))[:MOST_ROWS])

@@ -53,7 +53,7 @@ def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
         loop.codes.put(coder)
     best, why = loop.run(begun.beam, keep_state, finished)
     if why.by_itself:
-        for more in (broaden, statistics.propose) if run.statistics else (broaden,):
+        for more in (broaden, statistics.propose):
             if better := more(loop, best):
                 best = better
                 keep_state(best)

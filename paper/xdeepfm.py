@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
+from embeddings import Batch, Deep, Wide
 from torch import Tensor, nn
-
-from autocross.models.wide_deep import Batch, Deep, Wide
 
 
 class CIN(nn.Module):
@@ -41,7 +40,7 @@ class CIN(nn.Module):
 
 
 class XDeepFM(nn.Module):
-    """The log-odds of all three parts added up; `autocross.models.wide_deep.fit` trains it."""
+    """The log-odds of all three parts added up; `embeddings.fit` trains it."""
 
     def __init__(
         self,

@@ -165,8 +165,6 @@ def test_options_out_of_range_are_refused_with_the_way_out(given: dict[str, Any]
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"hidden": (400, 10**12)}, r"hidden=\(400, 1000000000000\) is no list of sizes. Give whole numbers from 1 to 1000000"),
-        ({"embedding": 10**9}, "embedding=1000000000 is out of range"),
         ({"epochs": 10**30}, "epochs=1000000000000000000000000000000 is out of range"),
     ],
     ids=str,

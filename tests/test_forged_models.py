@@ -21,7 +21,9 @@ from autocross.errors import AutoCrossError, BundleError
 from autocross.producer import bundle
 from autocross.producer.deep import DeepPart
 from autocross.producer.features import Features
+from autocross.producer.inputs import Inputs, known_terms
 from autocross.producer.model import Model, Producer
+from autocross.producer.network import Network
 from autocross.producer.words import in_words, summary
 from autocross.serving.scorer import Scorer
 from forgery import Arrays, Manifest, forge, parts
@@ -181,9 +183,10 @@ def other_edges(rng: Rng, manifest: Manifest, arrays: Arrays) -> None:
 def other_network(rng: Rng, manifest: Manifest, arrays: Arrays) -> None:
     """A network whose sums depend on their order, if anything does."""
     for name in arrays:
-        if name.startswith("deep."):
+        if name.startswith(("deep.", "network.")):
             with np.errstate(all="ignore"):
-                arrays[name] = (rng.normal(size=arrays[name].shape) * 10.0 ** rng.uniform(-30, 20)).astype(np.float32)
+                numbers = (rng.normal(size=arrays[name].shape) * 10.0 ** rng.uniform(-30, 20)).astype(arrays[name].dtype)
+                arrays[name] = np.sort(numbers) if "knots" in name else np.abs(numbers) if "spread" in name else numbers
 
 
 CHANGES: list[Callable[[Rng, Manifest, Arrays], None]] = [
@@ -257,6 +260,19 @@ def tally(source: Path, people: pl.DataFrame, seeds: range, path: Path) -> dict[
 
 def with_network(model: Model) -> Model:
     """The same with a network of no use."""
+    rng = np.random.default_rng(6)
+    assert model.counts is not None and model.about.n_positive is not None
+    terms, base = range(0, len(model.weights), 2), model.about.n_positive / model.about.n_rows
+    known = known_terms([model.weights[term] for term in terms], [model.counts[term] for term in terms], base)
+    scale = rng.normal(size=3 * len(terms) + 1), rng.uniform(0.5, 2, 3 * len(terms) + 1)
+    inputs = Inputs(tuple(terms), known, ("age",), (np.array([20.0, 30.0, 50.0]),), *scale)
+    shapes = (inputs.width, 8), (8, 1), (8,), (1,)
+    first, second, bias, constant = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
+    return replace(model, additions=(Network(0.5, inputs, (first, second), (bias, constant)),))
+
+
+def with_embeddings(model: Model) -> Model:
+    """The same with a network on embeddings, as older files have it."""
     rng = np.random.default_rng(5)
     fields = model.producer.encoder.fields
     widths = [3 * len(fields), 8, 4, 1]
@@ -272,11 +288,11 @@ def hidden(model: Model) -> Model:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["wide", "deep", "private"])
+@pytest.mark.parametrize("kind", ["wide", "deep", "older", "private"])
 def test_a_forged_model_is_refused_or_agrees_with_itself(
     kind: str, classifier: AutoCrossClassifier, people: pl.DataFrame, tmp_path: Path
 ) -> None:
-    made = {"wide": lambda model: model, "deep": with_network, "private": hidden}[kind](classifier.model_)
+    made = {"wide": lambda model: model, "deep": with_network, "older": with_embeddings, "private": hidden}[kind](classifier.model_)
     bundle.save(made, tmp_path / f"{kind}.acx")
     counts = tally(tmp_path / f"{kind}.acx", people, range(N_CASES), tmp_path / "forged.acx")
     assert counts["refused"] > N_CASES / 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -26,7 +26,9 @@ from autocross.options import Options
 from autocross.producer import bundle, kinds
 from autocross.producer.addition import Addition, Arrays
 from autocross.producer.container import Container
+from autocross.producer.model import Model
 from autocross.producer.words import in_words, summary
+from autocross.table.columns import Table
 from autocross.table.ingest import source_of
 from autocross.table.source import Source
 
@@ -42,10 +44,10 @@ class Shift(Addition):
 
     by: float
 
-    def log_odds(self, codes: Sequence[FieldCodes]) -> NDArray[np.float64]:
+    def log_odds(self, codes: Sequence[FieldCodes], log_odds: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
         return self.by * (1.0 + codes[0].codes)
 
-    def log_odds_one(self, codes: Sequence[Any]) -> float:
+    def log_odds_one(self, codes: Sequence[Any], log_odds: float, row: Mapping[str, Any]) -> float:
         return self.by * (1.0 + codes[0])
 
     def pack(self, arrays: Arrays) -> Facts:
@@ -58,7 +60,7 @@ class Shift(Addition):
         stored.expect("shift.by", "F64", (1,), "its shift is not one number")
 
     @classmethod
-    def unpack(cls, entry: Facts, n_fields: int, stored: Container) -> Self:
+    def unpack(cls, entry: Facts, model: Model, stored: Container) -> Self:
         (by,) = stored.array("shift.by", "its shift").tolist()
         require(is_number(by), "its shift is no number")
         return cls(by)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
 
-from autocross import AutoCrossClassifier, WideDeepClassifier, load, statistic
+from autocross import AutoCrossClassifier, load, statistic
 from autocross.blocks import COUNT, RATE, make_blocks
 from autocross.crossing import CrossCoder
 from autocross.engines import SerialEngine
@@ -152,10 +152,10 @@ def ids(n: int = 3000, seed: int = 0) -> pl.DataFrame:
 
 @pytest.fixture
 def eager(steer: Steer) -> None:
-    """Statistics are accepted whatever they gain."""
+    """Statistics are accepted whatever they gain, and stay."""
     assert AUTO.statistics is not None
     trial = replace(AUTO.statistics.trial, first_errors=None, errors=None, lift=-1.0)
-    steer(statistics=replace(AUTO.statistics, trial=trial, most=5))
+    steer(statistics=replace(AUTO.statistics, trial=trial, most=5), pruning=None)
 
 
 def fitted(frame: pl.DataFrame, **options: Any) -> AutoCrossClassifier:
@@ -221,6 +221,14 @@ class TestModels:
         )
         assert [cross.kind for cross in scorer.model.about.crosses] == [cross.kind for cross in model.crosses_]
 
+    def test_statistics_are_taken_out_as_crosses_are(self, steer: Steer, tmp_path: Path) -> None:
+        n_all = len(statistics_of(fitted(ids())))
+        steer(pruning=AUTO.pruning)
+        model = fitted(ids())
+        assert 0 < len(statistics_of(model)) < n_all
+        assert not statistics_of(model.at(0))
+        assert stored(model, tmp_path) == stored(fitted(ids(), engine="threads", n_jobs=3), tmp_path)
+
     def test_every_engine_finds_the_same(self, tmp_path: Path) -> None:
         assert stored(fitted(ids()), tmp_path) == stored(fitted(ids(), engine="threads", n_jobs=3), tmp_path)
         holdout = {"evaluation": "holdout"}
@@ -282,10 +290,6 @@ class TestModels:
     def test_a_private_model_scores_the_same(self) -> None:
         readable, private = (fitted(ids(), private=private) for private in (False, True))
         np.testing.assert_array_equal(readable.predict_proba(ids()), private.predict_proba(ids()))
-
-    def test_a_network_has_none(self) -> None:
-        model = WideDeepClassifier(quiet=True, engine="serial", epochs=1).fit(ids(), "granted")
-        assert not statistics_of(model)
 
     def test_forged_statistics_are_refused(self, tmp_path: Path) -> None:
         stored(fitted(ids()), tmp_path)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -20,22 +20,23 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 from sklearn.base import clone
-from torch import nn
 
 from autocross import AutoCrossClassifier, WideDeepClassifier, load
 from autocross.errors import AutoCrossError, BundleError, MissingLibraryError, OptionError
 from autocross.features import FieldCodes
+from autocross.fitting import deepen
+from autocross.fitting.crossfit import cross_fit, folds_for, others, pool
 from autocross.interrupts import Interrupt
 from autocross.models import wide_deep
 from autocross.models.metrics import auc
 from autocross.options import DeepOptions, all_options
-from autocross.producer.deep import DeepPart
+from autocross.producer.network import Network
+from autocross.serving.scorer import Scorer
+from test_statistics import eager, ids  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.slow
 
-XDEEPFM = runpy.run_path(str(Path(__file__).parents[1] / "paper" / "xdeepfm.py"))
-
-make = partial(WideDeepClassifier, quiet=True, engine="serial", n_jobs=1, hidden=(64, 32), embedding=8)
+make = partial(WideDeepClassifier, quiet=True, engine="serial", n_jobs=1)
 
 
 @pytest.fixture(autouse=True)
@@ -52,15 +53,30 @@ def smooth_table(n: int = 4000, seed: int = 1) -> pl.DataFrame:
     return pl.DataFrame({"a": a, "b": b, "c": c, "y": rng.random(n) < 1 / (1 + np.exp(-8 * a * b))})
 
 
+def learnable(people: pl.DataFrame) -> pl.DataFrame:
+    """Columns of every kind, and a label that depends on a cross and on the product of two numbers."""
+    rows, rng = pl.concat([people] * 8), np.random.default_rng(2)
+    height, income = rng.normal(size=(2, rows.height))
+    sign = (rows["job"] == "cook").fill_null(False) ^ rows["member"].fill_null(False)
+    log_odds = 2 * height * income + np.where(sign.to_numpy(), 1, -1)
+    bought = (rng.random(rows.height) < 1 / (1 + np.exp(-log_odds))).astype(int)
+    return rows.with_columns(height=height, income=income, bought=bought)
+
+
 def judge(model: Any, frame: pl.DataFrame) -> float:
     return auc(frame["y"].to_numpy(), model.decision_function(frame), np.ones(frame.height))
 
 
 @pytest.fixture(scope="module")
 def fitted(people: pl.DataFrame) -> WideDeepClassifier:
-    """Fitted to columns of every kind, multi-value and time among them, until the network has learned something."""
-    rows = pl.concat([people] * 4)  # rows left out are known, so that every epoch is better than the one before
-    return make(epochs=3, max_crosses=2).fit(rows, "bought")
+    """Fitted to columns of every kind, multi-value and time among them."""
+    return make(max_crosses=1).fit(learnable(people), "bought")
+
+
+@pytest.fixture(scope="module")
+def rows(people: pl.DataFrame) -> pl.DataFrame:
+    """Some of the rows that it is fitted to."""
+    return learnable(people).head(400)
 
 
 @pytest.fixture
@@ -80,7 +96,8 @@ def test_it_learns_a_smooth_interaction_that_a_regression_cannot() -> None:
     assert judge(wide, test) < 0.55
     assert judge(both, test) > 0.8
     assert both.model_.additions
-    assert next(rule.value for rule in both.model_.about.rules if rule.name == "epochs") != "0"
+    assert next(rule.value for rule in both.model_.about.rules if rule.name == "share of the networks") != "0.0"
+    assert both.model_.about.score == pytest.approx(judge(both, test), abs=0.05)
 
 
 def test_it_has_the_crosses_of_the_search() -> None:
@@ -121,27 +138,24 @@ def test_rows_count_by_their_weight() -> None:
     assert judge(plain, truth) < 0.6
 
 
-def test_the_face(fitted: WideDeepClassifier, people: pl.DataFrame) -> None:
+def test_the_face(fitted: WideDeepClassifier, rows: pl.DataFrame) -> None:
     parameters = clone(fitted).get_params()
-    assert set(parameters) == {one.name for one in all_options()} | {"hidden", "embedding", "epochs"}
+    assert set(parameters) == {one.name for one in all_options()} | {"epochs"}
     assert WideDeepClassifier().get_params() == asdict(DeepOptions())
     assert fitted.classes_.tolist() == [0, 1]
-    assert fitted.predict_proba(people).shape == (people.height, 2)
-    np.testing.assert_array_equal(fitted.predict(people), (fitted.decision_function(people) > 0).astype(int))
+    assert fitted.predict_proba(rows).shape == (rows.height, 2)
+    np.testing.assert_array_equal(fitted.predict(rows), (fitted.decision_function(rows) > 0).astype(int))
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"hidden": 400}, "hidden=400 is no list"),
-        ({"hidden": (0,)}, "no list of sizes"),
-        ({"hidden": (1,) * 100}, "hidden has 100 layers. Give at most 99"),
-        ({"embedding": 0}, "embedding=0 is out of"),
-    ],
-)
-def test_options_out_of_range(given: dict[str, Any], message: str, people: pl.DataFrame) -> None:
-    with pytest.raises(OptionError, match=message):
-        make(**given).fit(people, "bought")
+@pytest.mark.parametrize("given", [{"hidden": (400, 400)}, {"embedding": 10}])
+def test_options_that_are_gone_say_so(given: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match=f"Option {next(iter(given))}=.* is gone: the deep part has no embeddings any more"):
+        WideDeepClassifier(**given)
+
+
+def test_options_out_of_range(people: pl.DataFrame) -> None:
+    with pytest.raises(OptionError, match="epochs=-1 is out of"):
+        make(epochs=-1).fit(people, "bought")
 
 
 def test_refit_says_what_to_do(fitted: WideDeepClassifier, people: pl.DataFrame) -> None:
@@ -162,12 +176,12 @@ def test_without_pytorch_the_error_says_how_to_get_it(people: pl.DataFrame, monk
 # Saved and loaded.
 
 
-def test_a_saved_model_scores_the_same_without_pytorch(saved: Path, fitted: WideDeepClassifier, people: pl.DataFrame) -> None:
+def test_a_saved_model_scores_the_same_without_pytorch(saved: Path, fitted: WideDeepClassifier, rows: pl.DataFrame) -> None:
     assert fitted.model_.additions
     model = load(saved)
-    np.testing.assert_array_equal(model.score(people), fitted.predict_proba(people)[:, 1])
-    np.testing.assert_array_equal([model.log_odds_one(row) for row in people.to_dicts()], model.log_odds(people))
-    assert model.log_odds(people.clear()).shape == (0,)
+    np.testing.assert_array_equal(model.score(rows), fitted.predict_proba(rows)[:, 1])
+    np.testing.assert_array_equal([model.log_odds_one(row) for row in rows.to_dicts()], model.log_odds(rows))
+    assert model.log_odds(rows.clear()).shape == (0,)
     code = (
         f"import sys; sys.modules['torch'] = None; from autocross import load; model = load({str(saved)!r}); "
         "assert 0 < model.score_one({'job': 'cook', 'tags': []}) < 1; "
@@ -176,22 +190,24 @@ def test_a_saved_model_scores_the_same_without_pytorch(saved: Path, fitted: Wide
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_a_private_model_scores_the_same(fitted: WideDeepClassifier, people: pl.DataFrame, tmp_path: Path) -> None:
-    private = make(epochs=3, max_crosses=2, private=True).fit(pl.concat([people] * 4), "bought")
+def test_a_private_model_scores_the_same(
+    fitted: WideDeepClassifier, people: pl.DataFrame, rows: pl.DataFrame, tmp_path: Path
+) -> None:
+    private = make(max_crosses=1, private=True).fit(learnable(people), "bought")
     private.save(tmp_path / "private.acx")
     model = load(tmp_path / "private.acx")
     assert model.model.additions
-    np.testing.assert_array_equal(model.log_odds(people), fitted.scorer_.log_odds(people))
-    np.testing.assert_array_equal([model.log_odds_one(row) for row in people.to_dicts()], fitted.scorer_.log_odds(people))
+    np.testing.assert_array_equal(model.log_odds(rows), fitted.scorer_.log_odds(rows))
+    np.testing.assert_array_equal([model.log_odds_one(row) for row in rows.to_dicts()], fitted.scorer_.log_odds(rows))
     assert parts(tmp_path / "private.acx")[0]["format"] == 4
     assert b"nurse" not in (tmp_path / "private.acx").read_bytes()
 
 
-def test_reasons_add_up_and_name_the_deep_part(saved: Path, people: pl.DataFrame) -> None:
+def test_reasons_add_up_and_name_the_deep_part(saved: Path, rows: pl.DataFrame) -> None:
     model = load(saved)
-    for row in people.head(20).to_dicts():
+    for row in rows.head(20).to_dicts():
         found = model.explain_one(row)
-        assert found.reasons[-1].field == DeepPart.reason
+        assert found.reasons[-1].field == Network.reason
         assert found.intercept + sum(reason.contribution for reason in found.reasons) == pytest.approx(found.log_odds, abs=1e-9)
 
 
@@ -205,22 +221,39 @@ def reshaped(name: str, change: Callable[[Any], Any]) -> Callable[[dict[str, Any
 
 
 FORGED: dict[str, tuple[Callable[[dict[str, Any], dict[str, Any]], object], str]] = {
-    "embedding NaN": (reshaped("deep.embeddings.0", lambda one: one * np.float32("nan")), "a weight that is no number"),
-    "matrix infinite": (reshaped("deep.matrices.1", lambda one: one + np.float32("inf")), "a weight that is no number"),
-    "other numbers": (reshaped("deep.biases.0", lambda one: one.astype("f8")), "layer 0 of its deep part does not fit"),
-    "too few codes": (reshaped("deep.embeddings.1", lambda one: one[1:]), "embeddings of the wrong shape"),
-    "another size": (reshaped("deep.embeddings.1", lambda one: one[:, 1:]), "embeddings of the wrong shape"),
-    "no size": (reshaped("deep.embeddings.0", lambda one: one[:, :0]), "embeddings of the wrong shape"),
-    "layers that do not meet": (reshaped("deep.matrices.1", lambda one: one[1:]), "layer 1 of its deep part does not fit"),
-    "layer turned": (reshaped("deep.matrices.0", lambda one: one.T), "layer 0 of its deep part does not fit"),
-    "bias too long": (reshaped("deep.biases.0", lambda one: np.append(one, one[:1])), "layer 0 of its deep part does not fit"),
-    "no output": (lambda m, a: m["deep"].update(n_layers=2), "more than one output"),
-    "no layer": (lambda m, a: m["deep"].update(n_layers=0), "no proper number of layers"),
-    "endless layers": (lambda m, a: m["deep"].update(n_layers=10**9), "no proper number of layers"),
-    "a layer missing": (lambda m, a: a.pop("deep.biases.1"), "it has no array 'deep.biases.1'"),
-    "an older format": (lambda m, a: m.update(format=1), "its format does not fit its parts"),
-    "a deep part lost": (lambda m, a: m.pop("deep"), "which no part of it speaks of"),
-    "a weight changed": (reshaped("deep.biases.2", lambda one: one + 1), "its checksum does not fit"),
+    "weight NaN": (
+        reshaped("network.weights.0", lambda one: one * np.float32("nan")),
+        "term 0 of its deep part has no proper weights",
+    ),
+    "matrix infinite": (reshaped("network.matrices.1", lambda one: one + np.float32("inf")), "a weight that is no number"),
+    "without measure": (reshaped("network.matrices.0", lambda one: one * 0 + np.float32(1e38)), "weights without measure|damaged"),
+    "other numbers": (reshaped("network.biases.0", lambda one: one.astype("f8")), "layers of its deep part do not fit"),
+    "too few codes": (reshaped("network.weights.1", lambda one: one[1:]), "term 1 of its deep part has no proper weights"),
+    "weights of another kind": (reshaped("network.weights.1", lambda one: one.astype("f8")), "term 1 .* no proper weights"),
+    "no scale": (reshaped("network.spread", lambda one: one * 0), "inputs of its deep part have no proper scale"),
+    "scale NaN": (reshaped("network.centre", lambda one: one * np.nan), "inputs of its deep part have no proper scale"),
+    "scale too short": (reshaped("network.centre", lambda one: one[1:]), "inputs of its deep part have no proper scale"),
+    "knots that fall": (reshaped("network.knots.0", lambda one: one[::-1]), "knots that do not rise"),
+    "knots NaN": (reshaped("network.knots.0", lambda one: one * np.nan), "knots that do not rise"),
+    "one knot": (reshaped("network.knots.0", lambda one: one[:1]), "number 0 of its deep part has no proper knots"),
+    "many knots": (reshaped("network.knots.0", lambda one: np.arange(99.0)), "number 0 of its deep part has no proper knots"),
+    "layers that do not meet": (reshaped("network.matrices.1", lambda one: one[1:]), "layers of its deep part do not fit"),
+    "layer turned": (reshaped("network.matrices.0", lambda one: one.T), "layers of its deep part do not fit"),
+    "no hidden unit": (reshaped("network.biases.0", lambda one: one[:0]), "layers of its deep part do not fit"),
+    "two outputs": (reshaped("network.biases.1", lambda one: np.append(one, one)), "layers of its deep part do not fit"),
+    "no share": (lambda m, a: m["network"].update(share=0.0), "no proper share"),
+    "all and more": (lambda m, a: m["network"].update(share=1.5), "no proper share"),
+    "share of another kind": (lambda m, a: m["network"].update(share=True), "no proper share"),
+    "terms out of order": (lambda m, a: m["network"]["terms"].reverse(), "sees impossible terms"),
+    "an unknown term": (lambda m, a: m["network"]["terms"].__setitem__(-1, 999), "sees impossible terms"),
+    "terms of another kind": (lambda m, a: m["network"].update(terms="abc"), "sees impossible terms"),
+    "a column of words": (lambda m, a: m["network"]["columns"].__setitem__(0, "job"), "sees impossible columns"),
+    "a column twice": (lambda m, a: m["network"].update(columns=m["network"]["columns"][:1] * 2), "sees impossible columns"),
+    "a layer missing": (lambda m, a: a.pop("network.biases.1"), "it has no array 'network.biases.1'"),
+    "an older format": (lambda m, a: m.update(format=3), "its format does not fit its parts"),
+    "no counts": (lambda m, a: (m.pop("share"), a.pop("counts")), "its deep part needs counts of rows"),
+    "a deep part lost": (lambda m, a: m.pop("network"), "which no part of it speaks of"),
+    "a weight changed": (reshaped("network.biases.1", lambda one: one + 1), "its checksum does not fit"),
 }
 
 
@@ -237,121 +270,167 @@ def test_a_forged_bundle_is_refused(name: str, saved: Path) -> None:
 # Networks and their training.
 
 
-def rows_of_every_kind(n: int = 40) -> tuple[list[FieldCodes], list[int]]:
-    """Two fields of one code a row, and one of any number."""
-    rng = np.random.default_rng(6)
-    starts = np.concatenate([[0], np.cumsum(rng.integers(0, 4, n))])
-    many = FieldCodes(rng.integers(0, 7, starts[-1]).astype(np.uint8), starts)
-    return [FieldCodes(rng.integers(0, 5, n).astype(np.uint8)), many, FieldCodes(rng.integers(0, 300, n).astype(np.uint16))], [
-        5,
-        7,
-        300,
-    ]
-
-
-def examples_of(codes: list[FieldCodes]) -> wide_deep.Examples:
-    n = codes[0].n_rows
-    return wide_deep.Examples(codes, np.arange(n) % 2, np.ones(n))
-
-
-CPU = torch.device("cpu")
-
-
-def test_plain_arrays_compute_what_the_network_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autocross.producer.deep.ROWS_AT_ONCE", 16)
-    codes, sizes = rows_of_every_kind()
-    network = wide_deep.Deep(sizes, 4, (8, 6))
-    nn.init.normal_(network.embeddings.table.weight)
-    nn.init.normal_(network.output.weight)
-    expected = network(examples_of(codes).batch(np.arange(40), CPU)).detach().numpy()
-    deep = DeepPart(*(tuple(one) for one in network.arrays()))
-    assert deep.hidden == (8, 6)
-    np.testing.assert_allclose(deep.log_odds(codes), expected, rtol=1e-4, atol=1e-5)
-    one = [tuple(part.codes[part.starts[3] : part.starts[4]]) if part.starts is not None else part.codes[3] for part in codes]
-    assert deep.log_odds_one(one) == pytest.approx(deep.log_odds(codes)[3], abs=1e-12)
-
-
-def test_the_wide_part_adds_up_its_weights() -> None:
-    codes, sizes = rows_of_every_kind()
-    weights = [np.random.default_rng(at).normal(size=size) for at, size in enumerate(sizes)]
-    found = wide_deep.Wide(sizes, weights, 0.5)(examples_of(codes).batch(np.arange(40), CPU))
-    assert codes[1].starts is not None
-    several = [weights[1][codes[1].codes[a:b]].sum() for a, b in zip(codes[1].starts[:-1], codes[1].starts[1:], strict=True)]
-    np.testing.assert_allclose(found.detach(), 0.5 + weights[0][codes[0].codes] + several + weights[2][codes[2].codes], atol=1e-5)
-
-
-class Slope(nn.Module):
-    """One weight, which sets every log-odds. The network that may know all rows knows something of the label, right or wrong."""
-
-    def __init__(self, everyone: bool, known: float = 1.0) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor(0.02))
-        self.known = known if everyone else 0.0
-
-    def forward(self, batch: wide_deep.Batch) -> torch.Tensor:
-        return self.weight + self.known * (2 * batch.single[:, 0] - 1)
+def examples_of(n: int = 4000, seed: int = 0) -> tuple[wide_deep.Examples, Any]:
+    """Rows with a label that depends on the product of two inputs, and which of them are left out."""
+    rng = np.random.default_rng(seed)
+    values = rng.normal(size=(n, 3)).astype(np.float32)
+    label = (rng.random(n) < 1 / (1 + np.exp(-2 * values[:, 0] * values[:, 1] - 1))).astype(np.float32)
+    return wide_deep.Examples(values, label, np.ones(n, np.float32), np.array([False, False, True])), np.arange(n) % 5 == 0
 
 
 class Recorded(wide_deep.Watch):
     """Keeps the losses, and asks for the end after so many epochs, or after so many steps."""
 
     def __init__(self, epochs: int = 1000, steps: int = 10**9) -> None:
-        self.epochs, self.steps, self.n_again = epochs, steps, 0
+        self.epochs, self.steps = epochs, steps
         self.losses: list[float] = []
 
-    def epoch(self, n: int, loss: float, log_odds: Any) -> None:
+    def epoch(self, n: int, loss: float) -> None:
         self.losses.append(loss)
-
-    def again(self, n: int, epochs: int) -> None:
-        self.n_again = n
 
     def enough(self, needed: float = 0.0) -> bool:
         self.steps -= 1
         return len(self.losses) >= self.epochs or self.steps < 0
 
 
-@pytest.fixture
-def turning() -> tuple[wide_deep.Examples, Any]:
-    """Rows whose labels want the weight to rise, and left-out ones that want it not to rise too far."""
-    n = 6400
-    left_out = np.arange(n) % 10 == 0
-    label = np.where(left_out, np.arange(n) % 20 != 0, 1)
-    label[np.flatnonzero(left_out)[::5]] = 1
-    return wide_deep.Examples([FieldCodes(label.astype(np.uint8))], label, np.ones(n)), left_out
-
-
-def test_early_stopping_keeps_the_best_epoch_and_trains_again_for_as_many(turning: Any) -> None:
-    examples, left_out = turning
+def test_training_ends_when_the_loss_no_longer_falls_and_keeps_the_best_epoch() -> None:
+    examples, left_out = examples_of(1500)
     watch = Recorded()
-    network, epochs = wide_deep.fit(Slope, examples, left_out, 0, 200, watch)
-    assert epochs == int(np.argmin(watch.losses)) + 1
-    assert len(watch.losses) == epochs + wide_deep.patience(5760)
-    assert watch.n_again == epochs
-    assert network.known == 1.0
-    network, _ = wide_deep.fit(partial(Slope, known=-1.0), examples, left_out, 0, 200)
-    assert network.known == 0.0  # the second training went astray
+    members, log_odds = wide_deep.train(examples, left_out, 0, 500, watch)
+    best = int(np.argmin(watch.losses))
+    assert len(watch.losses) == best + 1 + wide_deep.PATIENCE
+    judge = np.flatnonzero(left_out)
+    assert wide_deep.loss_of(examples, judge, log_odds) == pytest.approx(watch.losses[best], abs=1e-12)
+    np.testing.assert_array_equal(wide_deep.judged(members, examples, judge), log_odds)
 
 
-def test_bins_begin_in_order() -> None:
-    torch.manual_seed(0)
-    first, second = wide_deep.Deep([300, 300], 8, (4,), in_order=[1]).embeddings.arrays()
-    assert np.abs(first).max() < 0.1
-    steps = np.diff(second[2:], axis=0).mean(axis=0)
-    np.testing.assert_allclose(second[-1] - second[2], 297 * steps, rtol=1e-3)
-    assert np.abs(second[-1] - second[2]).mean() > 0.1
+def test_a_network_begins_with_the_log_odds_of_all_rows() -> None:
+    examples, left_out = examples_of()
+    _, log_odds = wide_deep.train(examples, left_out, 0, 0, wide_deep.Watch())
+    np.testing.assert_allclose(log_odds, examples.base, rtol=1e-6)
+    assert 1 / (1 + np.exp(-examples.base)) == pytest.approx(examples.label.mean(), rel=1e-6)
 
 
-def test_an_interrupt_keeps_the_best_epoch_so_far(turning: Any) -> None:
-    examples, left_out = turning
+def test_an_interrupt_keeps_the_best_epoch_so_far() -> None:
+    examples, left_out = examples_of()
     whole = Recorded()
-    _, epochs = wide_deep.fit(Slope, examples, left_out, 0, 200, whole)
-    for n in (1, epochs - 1, epochs, epochs + 2):
-        network, kept = wide_deep.fit(Slope, examples, left_out, 0, 200, Recorded(epochs=n))
-        assert (kept, network.known) == (min(n, epochs), 0.0)
-        loss, _ = wide_deep.judged(network, examples, np.flatnonzero(left_out))
-        assert loss == pytest.approx(whole.losses[kept - 1], abs=1e-12)
-    network, kept = wide_deep.fit(Slope, examples, left_out, 0, watch=Recorded(steps=3))  # within the first epoch
-    assert (kept, network.known) == (0, 1.0)  # as it began, knowing all rows
+    wide_deep.train(examples, left_out, 0, 20, whole)
+    best = int(np.argmin(whole.losses)) + 1
+    for n in (1, best):
+        _, log_odds = wide_deep.train(examples, left_out, 0, 20, Recorded(epochs=n))
+        kept = wide_deep.loss_of(examples, np.flatnonzero(left_out), log_odds)
+        assert kept == pytest.approx(min(whole.losses[:n]), abs=1e-12)
+    _, log_odds = wide_deep.train(examples, left_out, 0, 20, Recorded(steps=3))  # within the first epoch
+    np.testing.assert_allclose(log_odds, examples.base, rtol=1e-6)
+
+
+def test_networks_side_by_side_are_their_mean() -> None:
+    examples, left_out = examples_of()
+    networks = [wide_deep.train(examples, left_out, seed, 2, wide_deep.Watch())[0] for seed in (1, 2)]
+    expected = np.mean([wide_deep.judged(network, examples, np.arange(100)) for network in networks], axis=0)
+    (matrix, output), (bias, constant) = wide_deep.side_by_side(networks)
+    found = np.maximum(examples.values[:100] @ matrix + bias, 0) @ output + constant
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-4, atol=1e-5)
+    assert {array.dtype for array in (matrix, output, bias, constant)} == {np.dtype(np.float32)}
+    of_members = matrix[2].reshape(2, wide_deep.MEMBERS, wide_deep.HIDDEN)  # half of them do not see the third input
+    assert of_members[:, :2].all() and not of_members[:, 2:].any()
+
+
+# How they are fitted.
+
+
+def test_the_share_of_the_log_odds_is_the_networks(fitted: WideDeepClassifier, people: pl.DataFrame) -> None:
+    """The weights are those of the regression alone, and the network comes on top."""
+    model = fitted.model_
+    alone = AutoCrossClassifier(quiet=True, engine="serial", max_crosses=1).fit(learnable(people), "bought").model_
+    for found, expected in zip(model.weights, alone.weights, strict=True):
+        np.testing.assert_array_equal(found, expected)
+    (network,) = model.additions
+    assert isinstance(network, Network)
+    rows = learnable(people)
+    linear, both = (Scorer(replace(model, additions=kept)).log_odds(rows) for kept in ((), (network,)))
+    whole = Scorer(replace(model, additions=(replace(network, share=1.0),))).log_odds(rows)
+    np.testing.assert_allclose(both, network.share * whole + (1 - network.share) * linear, rtol=1e-9)
+
+
+def test_the_log_odds_are_those_of_models_that_did_not_learn_from_the_row(people: pl.DataFrame) -> None:
+    """As the blocks have them after the regressions were fitted, up to the rounding of weights."""
+    found = []
+
+    def fitted(run: Any, encoded: Any, finished: Any, codes: Any, *args: Any) -> Any:
+        crossed = cross_fit(run, encoded, finished, codes, *args)
+        for row, fold, odds in run.engine.each(lambda block: (block.row, block.fold, block.odds)):
+            found.append((crossed.log_odds(codes)[0][row], np.log(odds[np.arange(len(row)), fold]), crossed.fold[row] == fold))
+        return crossed
+
+    with patch.object(deepen, "cross_fit", fitted):
+        make(epochs=0, max_crosses=1).fit(learnable(people), "bought")
+    ((log_odds, expected, same),) = found
+    assert same.all()
+    np.testing.assert_allclose(log_odds, expected, atol=1e-5)
+
+
+def test_counts_are_those_of_the_other_folds() -> None:
+    codes, fold, label = np.array([2, 2, 3, 1, 2]), np.array([0, 1, 0, 1, 1], np.uint8), np.array([1, 0, 1, 1, 1], np.uint8)
+    counts = others(FieldCodes(codes), 4, label, fold, 3)
+    assert counts[:, 0].tolist() == [[0, 0], [1, 1], [2, 1], [0, 0]]  # outside fold 0
+    assert counts[:, 1].tolist() == [[0, 0], [0, 0], [1, 1], [1, 1]]
+    assert counts[:, 2].tolist() == [[0, 0], [1, 1], [3, 2], [1, 1]]  # nothing is in fold 2
+    tied = np.zeros((4, 3), np.bool_)
+    tied[[2, 3], 1] = True
+    pool(counts, tied)
+    assert counts[:, 1].tolist() == [[0, 0], [2, 2], [2, 2], [2, 2]]
+    several = FieldCodes(np.array([2, 3, 3, 2]), np.array([0, 2, 2, 4]))
+    assert others(several, 4, label[:3], fold[:3], 2)[:, 0].tolist() == [[0, 0], [0, 0], [0, 0], [0, 0]]
+    assert others(several, 4, label[:3], fold[:3], 2)[:, 1].tolist() == [[0, 0], [0, 0], [2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"groups": "job"}, {"time": "born"}, {"time": "born", "split": "forward"}, {"evaluation": "holdout"}, {"split": "random"}],
+)
+def test_folds_are_those_of_the_package(given: dict[str, Any], people: pl.DataFrame) -> None:
+    found: list[Any] = []
+    with patch.object(deepen, "folds_for", lambda *args: found.append(folds_for(*args)) or found[-1]):
+        make(epochs=1, max_crosses=0, **given).fit(people, "bought")
+    (folds,) = found
+    assert folds.n_models > 1 and not folds.plan.holdout
+    assert set(np.unique(folds.fold)) == set(range(folds.n_models))
+    if "groups" in given:
+        groups = people["job"].fill_null("").to_numpy()
+        assert all(len(np.unique(folds.fold[groups == group])) == 1 for group in np.unique(groups))
+
+
+@pytest.mark.usefixtures("eager")
+def test_networks_see_statistics_as_well(tmp_path: Path) -> None:
+    frame = ids().with_columns(other=np.random.default_rng(4).normal(40, 10, 3000))
+    log_odds = ((frame["age"] - 40) * (frame["other"] - 40) / 50).to_numpy()
+    bought = np.random.default_rng(5).random(3000) < 1 / (1 + np.exp(-log_odds))
+    frame = frame.with_columns(granted=np.where(bought, "yes", "no"))
+    classifier = make(max_crosses=3).fit(frame, "granted")
+    statistics = set(classifier.model_.producer.statistics)
+    (network,) = classifier.model_.additions
+    assert isinstance(network, Network)
+    assert statistics & set(network.inputs.terms)
+    classifier.save(tmp_path / "model.acx")
+    model = load(tmp_path / "model.acx")
+    np.testing.assert_array_equal(model.score(frame), classifier.predict_proba(frame)[:, 1])
+    np.testing.assert_array_equal([model.score_one(row) for row in frame.head(200).to_dicts()], model.score(frame.head(200)))
+
+
+def test_a_number_with_a_coarse_field_is_seen_once(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    numbers = rng.normal(size=(6, 3000))
+    log_odds = sum(0.35 * numbers[one] * numbers[other] for one in range(6) for other in range(one))
+    columns = {f"x{place}": own for place, own in enumerate(numbers)}
+    frame = pl.DataFrame({**columns, "y": rng.random(3000) < 1 / (1 + np.exp(-log_odds))})
+    classifier = make().fit(frame, "y")
+    (network,) = classifier.model_.additions
+    assert isinstance(network, Network)
+    assert len(classifier.model_.producer.encoder.columns) > 6
+    assert network.inputs.columns == tuple(columns)
+    classifier.save(tmp_path / "model.acx")
+    np.testing.assert_array_equal(load(tmp_path / "model.acx").log_odds(frame), classifier.decision_function(frame))
 
 
 def test_ctrl_c_before_the_network_gives_the_regression(people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,61 +440,33 @@ def test_ctrl_c_before_the_network_gives_the_regression(people: pl.DataFrame, mo
     assert 0 < model.predict_proba(people)[0, 1] < 1
 
 
+def test_ctrl_c_keeps_the_networks_that_there_are(people: pl.DataFrame) -> None:
+    epoch = deepen.Told.epoch
+
+    def interrupted(told: deepen.Told, n: int, loss: float) -> None:
+        epoch(told, n, loss)
+        if told.fold == 1:
+            told.stopping.interrupt.asked = True
+
+    with patch.object(deepen.Told, "epoch", interrupted):
+        model = make(max_crosses=0).fit(learnable(people), "bought").model_
+    (network,) = model.additions
+    assert isinstance(network, Network)
+    assert len(network.biases[0]) == 2 * wide_deep.MEMBERS * wide_deep.HIDDEN
+
+
+def test_more_rows_than_networks_learn_from(people: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deepen, "MOST_ROWS", 2500)
+    model = make(max_crosses=0).fit(learnable(people), "bought")
+    rule = next(rule for rule in model.model_.about.rules if rule.name == "share of the networks")
+    assert "on 2,500 rows left out" in rule.why
+
+
 def test_the_time_limit_covers_both_parts(tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
-    frame = smooth_table(20_000)
-    make(time_limit=4, hidden=(400, 400), journal=str(journal)).fit(frame, "y")
+    make(time_limit=4, journal=str(journal)).fit(smooth_table(20_000), "y")
     events = [json.loads(line) for line in journal.read_text().splitlines()]
     assert events[-1]["event"] == "FitFinished"
     assert events[-1]["seconds"] < 6
-    epochs = [event for event in events if event["event"] == "StepDone" and event["phase"] == "training the network"]
-    assert [event["step"] for event in epochs] == list(range(1, len(epochs) + 1))
-    assert all(0 < event["score"] < 1 for event in epochs)
-
-
-# xDeepFM, for comparison.
-
-
-def test_cin_is_the_sum_over_all_pairs() -> None:
-    torch.manual_seed(0)
-    cin = XDEEPFM["CIN"](3, (4, 2)).double()
-    x0 = torch.randn(5, 3, 2, dtype=torch.float64)
-    xk, sums = x0, []
-    for weight, n_maps in zip(cin.weights, (4, 2), strict=True):
-        n = xk.shape[1]
-        following = torch.zeros(5, n_maps, 2, dtype=torch.float64)
-        for h in range(n_maps):
-            for i in range(n):
-                for j in range(3):
-                    following[:, h] += weight[h, i * 3 + j] * xk[:, i] * x0[:, j]
-        xk = following
-        sums.append(xk.sum(2))
-    torch.testing.assert_close(cin.pooled(x0), torch.cat(sums, 1))
-
-
-def test_gradients_are_those_of_small_differences() -> None:
-    torch.manual_seed(0)
-    codes, sizes = rows_of_every_kind(6)
-    batch = examples_of(codes).batch(np.arange(6), CPU)
-    x0 = torch.randn(4, 3, 2, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(XDEEPFM["CIN"](3, (4, 2)).double(), x0)
-    for network in (XDEEPFM["XDeepFM"](sizes, 2, (5,), (3, 2)).double(), wide_deep.Deep(sizes, 2, (5,)).double()):
-        names = [name for name, _ in network.named_parameters()]
-        start = tuple(torch.randn_like(one).requires_grad_() for one in network.parameters())
-
-        def by_parameters(*values: torch.Tensor, network: nn.Module = network, names: list[str] = names) -> torch.Tensor:
-            return torch.func.functional_call(network, dict(zip(names, values, strict=True)), (batch,))
-
-        assert torch.autograd.gradcheck(by_parameters, start)
-
-
-def test_xdeepfm_learns_by_the_same_training() -> None:
-    rng = np.random.default_rng(8)
-    a, b = rng.integers(0, 4, (2, 1000))
-    label = (a + b) % 2
-    codes = [FieldCodes(a.astype(np.uint8)), FieldCodes(b.astype(np.uint8))]
-    examples = wide_deep.Examples(codes, label, np.ones(1000))
-    left_out = np.arange(1000) % 10 == 0
-    network, _ = wide_deep.fit(lambda everyone: XDEEPFM["XDeepFM"]([4, 4], 4, (16,), (8, 8)), examples, left_out, 0, 20)
-    _, log_odds = wide_deep.judged(network, examples, np.arange(1000))
-    assert auc(label, log_odds, np.ones(1000)) > 0.99
+    epochs = [event for event in events if event["event"] == "StepDone" and event["phase"] == deepen.PHASE]
+    assert [event["step"] for event in epochs] == sorted(event["step"] for event in epochs)

@@ -20,7 +20,7 @@ def classifier(X: object, y: object) -> None:
     assert_type(model.n_features_in_, int)
     assert_type(model.history_, tuple[dict[str, Any], ...])
     assert_type(model.save("model.acx"), None)
-    assert_type(WideDeepClassifier(hidden=(8,)).fit(X, y), WideDeepClassifier)
+    assert_type(WideDeepClassifier(epochs=8).fit(X, y), WideDeepClassifier)
 
 
 def crosses(model: AutoCrossClassifier) -> None:

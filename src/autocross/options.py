@@ -146,11 +146,10 @@ class OptionList:
 class DeepOptionList(OptionList):
     """What a user of `WideDeepClassifier` may set: these options, and those of every fit."""
 
-    hidden: Sequence[int] = option((400, 400), "Sizes of the hidden layers of the deep part.")
-    embedding: int = option(10, "How many numbers represent a value of a field in the deep part.", at_least=1, at_most=MANY)
     epochs: int = option(
-        50,
-        "Largest number of passes over the rows. There are fewer if the loss on rows left out no longer falls.",
+        20,
+        "Largest number of passes over the rows for each network of the deep part. There are fewer if the loss on rows left out no "
+        "longer falls. 0 gives the regression alone.",
         at_least=0,
         at_most=MANY,
     )
@@ -201,16 +200,6 @@ class Options(Checked, OptionList):
 @dataclass(kw_only=True)
 class DeepOptions(Options, DeepOptionList):
     """The options of one fit of Wide & Deep."""
-
-    def check_together(self) -> None:
-        super().check_together()
-        sizes = self.hidden
-        if not isinstance(sizes, Sequence) or not all(is_whole(size) and 1 <= size <= MANY for size in sizes):
-            raise OptionError(
-                f"Option hidden={shown(sizes)} is no list of sizes. Give whole numbers from 1 to {MANY}, as in (400, 400)."
-            )
-        if len(sizes) > MOST_HIDDEN:
-            raise OptionError(f"Option hidden has {len(sizes)} layers. Give at most {MOST_HIDDEN}.")
 
 
 def check(entry: DataField[Any], hint: Any, value: Any) -> None:

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 
-from autocross import AutoCrossClassifier, WideDeepClassifier, load
+from autocross import AutoCrossClassifier, load
 from autocross.search.policy import AUTO
 
 HERE = Path(__file__).parent
@@ -84,9 +84,8 @@ def linear() -> AutoCrossClassifier:
 
 
 def deep() -> AutoCrossClassifier:
-    """Format 2: the same, and a network."""
-    options: dict[str, Any] = {"max_crosses": 2, "granularities": [10], "hidden": (12, 6), "embedding": 3, "epochs": 3}
-    return fitted(WideDeepClassifier(quiet=True, engine="serial", split="random", **options))
+    """Format 2: the same, and a network on embeddings."""
+    raise NotImplementedError("No fit gives such a network any more. Take the file from the history of the repository.")
 
 
 def private() -> AutoCrossClassifier:

@@ -158,6 +158,8 @@ def fit_weights(manifest: Manifest, arrays: Arrays) -> None:
     crossed = [FIRST + len(arrays[f"cross.{at}"]) + entry["n_buckets"] for at, entry in enumerate(manifest["crosses"])]
     for at, n_codes in enumerate([*sizes, *crossed]):
         tables = [f"weight.{at}", f"deep.embeddings.{at}"] if at < len(sizes) else [f"weight.{at}"]
+        seen = manifest["network"]["terms"] if "network" in manifest else []
+        tables += [f"network.weights.{place}" for place, term in enumerate(seen) if term == at]
         for name in tables:
             if name in arrays and len(arrays[name]) != n_codes < MOST_CODES:
                 arrays[name] = np.resize(arrays[name], (n_codes, *arrays[name].shape[1:]))

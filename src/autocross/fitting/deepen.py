@@ -1,37 +1,41 @@
-"""An additional stage for Wide & Deep: a network begins with the weights of the regression, and then both learn together."""
+"""An additional stage for Wide & Deep: networks learn from what regressions say about new rows, and are blended with the finished
+regression."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross.blocks import INTERCEPT, draw_folds
 from autocross.errors import AutoCrossError, OptionError
 from autocross.events import PhaseStarted, StepDone
+from autocross.features import FieldCodes
+from autocross.fitting.crossfit import CrossFit, cross_fit, folds_for
 from autocross.fitting.encode import Encoded
-from autocross.fitting.finish import FINAL_SWEEPS, Finished
+from autocross.fitting.finish import Finished
 from autocross.fitting.fit import LaterStage
 from autocross.fitting.run import Run
-from autocross.folds import FoldPlan
 from autocross.hashing import mix
-from autocross.models import tuning, wide_deep
-from autocross.models.logistic import Regression
-from autocross.models.metrics import measure
+from autocross.models import wide_deep
+from autocross.models.metrics import log_loss, measure
 from autocross.options import DeepOptions, Options
-from autocross.producer.deep import DeepPart
+from autocross.producer.inputs import PER_TERM, Inputs, knots_of, known_terms, numbers_of
+from autocross.producer.network import Network
 from autocross.search.stopping import Stopped, Stopping
 from autocross.table.coerce import typed
 from autocross.table.source import Source
 
-NETWORK_SHARE = 0.5  # share of the time limit that is kept for the network
-LEFT_OUT = 0.1  # share of the rows that judge the network, unless they are a fold by time or group
-PHASE, AGAIN = "training the network", "training the network on all rows"
+NETWORK_SHARE = 0.5  # share of the time limit that is kept for the networks
+MOST_ROWS = 250_000  # rows that the networks learn from, drawn at random if there are more
+MOST_TERMS, MOST_NUMBERS = 64, 24  # what the networks see at most: one row must be scored fast
+SHARES = tuple(tenth / 10 for tenth in range(11))  # of the networks in a blend
+LEAST_SPREAD = (1e-6, 1e-6, 0.1)  # of weights, log-odds and numbers of rows: all bins of equal counts have the same number
+PHASE = "training the networks"
 
 Floats = NDArray[np.float64]
-Weights = tuple[float, list[Floats]]  # the intercept, and the weights of every term
 
 
 def check(options: Options, source: Source) -> None:
@@ -46,108 +50,123 @@ def check(options: Options, source: Source) -> None:
 
 
 def deepen(run: Run, source: Source, encoded: Encoded, finished: Finished) -> Finished:
-    """Train both parts together. If there is no time for that, or no gain, the regression stays as it is."""
+    """Train networks on what regressions say about rows that they did not learn from. If there is no time for that, or no gain,
+    the regression stays alone."""
     stopping = run.stopping.for_all()
     with suppress(Stopped):
-        left_out = rows_left_out(run, encoded)
         run.engine.between = stopping.check
-        without = weights_without(run, encoded, finished, left_out)
-        return together(run, stopping, source, encoded, finished, left_out, without)
+        return blended(run, stopping, encoded, finished, Rows.of(run, source, encoded, finished))
     return finished
 
 
 STAGE = LaterStage(NETWORK_SHARE, check, deepen)
 
 
-def rows_left_out(run: Run, encoded: Encoded) -> NDArray[np.bool_]:
-    """The rows that judge the network: a fold of whole periods or groups if these are known, or else rows drawn at random."""
-    n_rows, folds = encoded.rows.n_rows, encoded.redraw(run.seed)
-    left_out: NDArray[np.bool_] = folds.fold == 0
-    if folds.kind == "random" or left_out.all():
-        order = np.argsort(mix(run.seed + 2_000_003, np.arange(n_rows)), kind="stable")
-        left_out = np.zeros(n_rows, np.bool_)
-        left_out[order[: max(1, int(LEFT_OUT * n_rows))]] = True
-    return left_out
+@dataclass(frozen=True)
+class Rows:
+    """The rows that networks learn from, and what regressions that did not learn from them say."""
+
+    crossed: CrossFit
+    codes: Sequence[FieldCodes]
+    label: NDArray[np.uint8]
+    weight: Floats
+    columns: tuple[str, ...]
+    numbers: Floats
+
+    @classmethod
+    def of(cls, run: Run, source: Source, encoded: Encoded, finished: Finished) -> Rows:
+        producer = finished.producer
+        (part,) = source.parts(source.names)
+        table = typed(part.features, producer.encoder.schema)
+        codes, label = producer.codes(table), encoded.rows.classes.codes(part.label)
+        crossed = cross_fit(run, encoded, finished, codes, label, folds_for(run, encoded))
+        encoders = producer.encoder.columns  # a number may have two, if it has a coarse field
+        columns = tuple(dict.fromkeys(one.column.name for one in encoders if one.column.kind == "numerical"))
+        numbers, weight = numbers_of(table, columns), part.weight.astype(np.float64)
+        if len(label) > MOST_ROWS:
+            kept = np.sort(np.argsort(mix(run.seed + 2_000_003, np.arange(len(label))))[:MOST_ROWS])
+            codes, label, numbers, weight = [coded.take(kept) for coded in codes], label[kept], numbers[kept], weight[kept]
+            crossed = crossed.of_rows(kept)
+        return cls(crossed, codes, label, weight / weight.mean(), columns, numbers)
 
 
-def weights_without(run: Run, encoded: Encoded, finished: Finished, left_out: NDArray[np.bool_]) -> Weights:
-    """The weights of a regression that learns only from the rows that are not left out. A network that begins with these weights
-    has not seen the rows that judge it."""
-    producer = finished.producer
-    draw_folds(run.engine, FoldPlan(1, holdout=True, listed=np.where(left_out, 0, 1).astype(np.uint8)))
-    regression = Regression.begin(run.engine, encoded.rows.total_weight, 1, min_count=encoded.min_count, loss=run.loss)
-    for term, field in zip(producer.terms, producer.fields, strict=True):
-        regression.add(term, field, finished.penalties[term])
-    regression.converge(tuning.FINE, FINAL_SWEEPS)
-    weights = [regression.terms[term].weight[:, 0].copy() for term in producer.terms]
-    return float(regression.terms[INTERCEPT].weight[0, 0]), weights
+def described(finished: Finished, rows: Rows) -> tuple[Inputs, wide_deep.Examples, Floats]:
+    """What the networks see: of new rows, and of the rows that they learn from. For these also the log-odds of the regressions."""
+    log_odds, effect = rows.crossed.log_odds(rows.codes)
+    strongest = np.argsort(-effect, kind="stable")[:MOST_TERMS]
+    terms = tuple(np.sort(strongest[effect[strongest] > 0]).tolist())
+    raw = [rows.crossed.known(term, rows.codes[term]) for term in terms]
+    scaled = np.concatenate([*raw, log_odds[:, None]], axis=1)
+    centre, spread = scaled.mean(axis=0), scaled.std(axis=0)
+    spread = np.maximum(spread, np.array([*LEAST_SPREAD * len(terms), LEAST_SPREAD[0]]))
+    columns, knots, numbers = pieces(finished, rows, effect)
+    weights = [rows.crossed.weights[term][:, -1].astype(np.float32) for term in terms]
+    known = known_terms(weights, [finished.counts[term] for term in terms], rows.crossed.base)
+    inputs = Inputs(terms, known, columns, knots, centre, spread)
+    values = inputs.joined(scaled, numbers).astype(np.float32)
+    contributions = np.zeros(inputs.width, np.bool_)
+    contributions[: PER_TERM * len(terms) : PER_TERM] = True
+    label, weight = rows.label.astype(np.float32), rows.weight.astype(np.float32)
+    return inputs, wide_deep.Examples(values, label, weight, contributions), log_odds
 
 
-def together(
-    run: Run,
-    stopping: Stopping,
-    source: Source,
-    encoded: Encoded,
-    finished: Finished,
-    left_out: NDArray[np.bool_],
-    without: Weights,
-) -> Finished:
-    """Train both parts: a first time to find the best number of epochs, and then on all rows."""
+def pieces(finished: Finished, rows: Rows, effect: Floats) -> tuple[tuple[str, ...], tuple[Floats, ...], Floats]:
+    """The numerical columns whose fields move the log-odds most: their names, knots and numbers."""
+    fields = finished.producer.encoder.fields
+    strength = {name: sum(effect[at] for at, field in enumerate(fields) if field.column == name) for name in rows.columns}
+    knots = [knots_of(rows.numbers[:, place]) for place in range(len(rows.columns))]
+    usable = [place for place, own in enumerate(knots) if len(own)]
+    kept = sorted(sorted(usable, key=lambda place: (-strength[rows.columns[place]], place))[:MOST_NUMBERS])
+    return tuple(rows.columns[place] for place in kept), tuple(knots[place] for place in kept), rows.numbers[:, kept]
+
+
+def blended(run: Run, stopping: Stopping, encoded: Encoded, finished: Finished, rows: Rows) -> Finished:
+    """Train a network without each fold, and choose the share of their mean by the rows left out."""
     options = run.options
     assert isinstance(options, DeepOptions)
-    producer = finished.producer
-    sizes, n_base = [field.n_codes for field in producer.fields], len(producer.encoder.fields)
-    in_order = [number for number, field in enumerate(producer.encoder.fields) if field.chain is not None]
-
-    def make(everyone: bool) -> wide_deep.WideDeep:
-        intercept, weights = (finished.intercept, list(finished.weights)) if everyone else without
-        deep = wide_deep.Deep(sizes[:n_base], options.embedding, options.hidden, in_order)
-        return wide_deep.WideDeep(wide_deep.Wide(sizes, weights, intercept), deep)
-
-    (part,) = source.parts(source.names)
-    sharing = [number for number, field in enumerate(producer.fields) if field.shares_rare]
-    codes = producer.codes(typed(part.features, producer.encoder.schema))
-    label, weight = encoded.rows.classes.codes(part.label), part.weight
-    examples = wide_deep.Examples(codes, label, weight, sharing, encoded.min_count)
-    watch = Told(run, stopping, label[left_out], weight[left_out].astype(np.float64))
+    inputs, examples, alone = described(finished, rows)
+    fold, n_folds = rows.crossed.fold, rows.crossed.n_folds
+    watch, networks = Told(run, stopping, n_folds), []
+    log_odds, judged = alone.copy(), np.zeros(len(fold), np.bool_)
     with wide_deep.threads(options.n_jobs):
-        network, epochs = wide_deep.fit(make, examples, left_out, run.seed, options.epochs, watch)
-    if not epochs:
-        run.reporter.notice("no epoch lowers the loss on the rows left out: the model is that of the regression alone")
+        for number in range(n_folds):
+            left_out = fold == number
+            if watch.begin(number) and left_out.any() and not left_out.all():
+                members, found = wide_deep.train(examples, left_out, run.seed + number, options.epochs, watch)
+                if watch.n_epochs:
+                    networks.append(members)
+                    log_odds[left_out], judged[left_out] = found, True
+    label, weight = rows.label[judged], rows.weight[judged]
+    both = alone[judged], log_odds[judged]
+    losses = [log_loss(label, (1 - share) * both[0] + share * both[1], weight) for share in SHARES]
+    share = SHARES[int(np.argmin(losses))] if networks else 0.0
+    if not share:
+        run.reporter.notice("networks do not lower the loss on the rows left out: the model is that of the regression alone")
         return finished
-    run.rule("epochs", epochs, f"lowest loss on {int(left_out.sum()):,} rows left out")
-    assert isinstance(network, wide_deep.WideDeep)
-    embeddings, matrices, biases = (tuple(arrays) for arrays in network.deep.arrays())
-    return replace(
-        finished,
-        intercept=float(network.wide.intercept.detach()),
-        weights=[array[:, 0].astype(np.float64) for array in network.wide.weights.arrays()],
-        score=watch.scores[epochs - 1],
-        additions=(*finished.additions, DeepPart(embeddings, matrices, biases)),
-    )
+    run.rule("share of the networks", share, f"lowest loss on {int(judged.sum()):,} rows left out")
+    matrices, biases = wide_deep.side_by_side(networks)
+    score = measure(options.metric, label, (1 - share) * both[0] + share * both[1], weight)
+    return replace(finished, score=score, additions=(*finished.additions, Network(share, inputs, matrices, biases)))
 
 
 class Told(wide_deep.Watch):
-    """Reports epochs, and ends the training at an interrupt or when the time is up."""
+    """Reports epochs, and ends the training at an interrupt or when the time of a fold is up."""
 
-    def __init__(self, run: Run, stopping: Stopping, label: NDArray[np.uint8], weight: Floats) -> None:
-        assert isinstance(run.options, DeepOptions)
-        self.tell, self.metric, self.stopping = run.reporter.tell, run.options.metric, stopping
-        self.label, self.weight = label, weight
-        self.scores: list[float] = []
-        self.tell(PhaseStarted, phase=PHASE, steps=run.options.epochs)
+    def __init__(self, run: Run, stopping: Stopping, n_folds: int) -> None:
+        self.tell, self.stopping, self.n_folds = run.reporter.tell, stopping, n_folds
+        self.fold, self.n_epochs, self.step, self.kept = 0, 0, 0, 0.0
+        self.tell(PhaseStarted, phase=PHASE, steps=n_folds)
 
-    def epoch(self, n: int, loss: float, log_odds: Floats) -> None:
-        score = measure(self.metric, self.label, log_odds, self.weight)
-        self.scores.append(score)
-        self.tell(StepDone, phase=PHASE, step=n, detail=f"epoch {n}   loss {loss:.5f}", score=score if score == score else None)
+    def begin(self, fold: int) -> bool:
+        """Begin with another fold, if there is time for it. Each of those to come may have the same share of what is left."""
+        self.fold, self.n_epochs, left = fold, 0, self.stopping.seconds_left
+        self.kept = 0.0 if left is None else left * (1 - 1 / (self.n_folds - fold))
+        return not self.enough()
 
-    def again(self, n: int, epochs: int) -> None:
-        if n == 0:
-            self.tell(PhaseStarted, phase=AGAIN, steps=epochs)
-        else:
-            self.tell(StepDone, phase=AGAIN, step=n, detail=f"epoch {n} of {epochs}")
+    def epoch(self, n: int, loss: float) -> None:
+        self.n_epochs = n
+        self.tell(StepDone, phase=PHASE, step=self.fold + 1, detail=f"fold {self.fold + 1}   epoch {n}   loss {loss:.5f}")
 
     def enough(self, needed: float = 0.0) -> bool:
         left = self.stopping.seconds_left
-        return self.stopping.interrupt.asked or (left is not None and left < needed)
+        return self.stopping.interrupt.asked or (left is not None and left - self.kept < needed)

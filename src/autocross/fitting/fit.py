@@ -50,7 +50,6 @@ def fit(source: Source, options: Options, reporter: Reporter, interrupt: Interru
         later.check(options, source)
     search_share = 1.0 if later is None else 1.0 - later.share
     with started(options, reporter, interrupt, search_share, on_disk=not source.in_memory) as run:
-        run.statistics = later is None  # a later stage goes on with weights of single codes, which a statistic does not have
         encoded = encode(run, source, read(run, source))
         best = best_found(run, encoded)
         began = reporter.seconds

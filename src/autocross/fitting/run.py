@@ -26,8 +26,7 @@ EXACT_ROWS = 250_000  # up to so many rows, the scores of those that judge are g
 
 @dataclass
 class Run:
-    """A fit that is under way. ``each`` is a `map` over columns in threads. ``allowed`` is given if codes are kept on disk.
-    ``statistics`` says whether statistics of values may be proposed."""
+    """A fit that is under way. ``each`` is a `map` over columns in threads. ``allowed`` is given if codes are kept on disk."""
 
     options: Options
     reporter: Reporter
@@ -36,7 +35,6 @@ class Run:
     each: Callable[..., Iterable[Any]]
     loss: Loss
     allowed: Allowance | None = None
-    statistics: bool = True
     rules: list[Rule] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
 

@@ -59,7 +59,7 @@ def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
     best, why = loop.run(begun.beam, keep_state, finished)
     fields: dict[Cross, Penalty] = {cross: term.penalty for cross, term in best.regression.terms.items() if len(cross) == 1}
     if why.by_itself:
-        for more in (broaden, statistics.propose) if run.statistics else (broaden,):
+        for more in (broaden, statistics.propose):
             if better := more(loop, best):
                 best = better
                 keep_state(best)

@@ -1,29 +1,27 @@
-"""Wide & Deep: a logistic regression and a network on embeddings of the fields, learning together. The one home of PyTorch.
+"""The networks of Wide & Deep. The one home of PyTorch.
 
-size   : length of a code's embedding
-single : int32 (n_rows, n_fields)   codes of fields that have one in each row
-bags   : codes and starts           of each field that may have any number of them
-label, weight, log-odds : float32 (n_rows,)
+values : float32 (n_rows, n)   what the networks see of each row; `producer/inputs.py` says what that is
+label, weight : float32 (n_rows,)
 
-A network is a module from a `Batch` to log-odds. `fit` trains any of them.
+Several small networks, the members, are trained side by side on the same batches. They differ in how they begin, in the hidden
+units that are left out of each step, and in what they see: half of them do not see the contributions of terms. Where many terms
+overlap, how they share their part of the log-odds is partly chance; elsewhere contributions are of great use. A member begins with
+the log-odds of all rows, and its output layer at zero.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass
-from itertools import pairwise
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from autocross.errors import MissingLibraryError
-from autocross.features import FIRST, RARE, FieldCodes
 from autocross.models.metrics import log_loss
 
 try:
@@ -33,315 +31,142 @@ try:
 except ModuleNotFoundError as error:
     raise MissingLibraryError("WideDeepClassifier needs PyTorch. Install it by: pip install 'autocross[deep]'") from error
 
-RATE = 0.001  # learning rate of Adam
-L2 = 0.0001
-MOST_ROWS, FEWEST_ROWS = 4096, 32  # limits of a batch
-STEPS = 64  # fewest steps of an epoch; small tables have smaller batches for that
-EPOCHS = 50  # most epochs
-PATIENCE, PATIENT_STEPS = 3, 1500  # training ends after so many epochs and steps without a lower loss on rows left out
-SPREAD = 0.01  # standard deviation of the first embeddings
-RISE = 0.1  # standard deviation of how far they rise from the first bin of a number to the last
+MEMBERS, HIDDEN = 4, 48  # networks that are trained together, and the hidden units of each
+DROPOUT = 0.3  # share of the hidden units that are left out of a step
+RATE, DECAY = 0.002, 0.0001  # of AdamW
+BATCH, MANY_ROWS = 512, 50_000  # rows of a batch, and from how many rows on it has twice as many
+PATIENCE = 3  # training ends after so many epochs without a lower loss on the rows left out
 ROWS_AT_ONCE = 8192  # rows that are judged at a time
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Array = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Batch:
-    """The codes of some rows. For each field with any number of codes, ``bags`` has the codes and where those of each row begin;
-    the field's column of ``single`` is 0."""
-
-    single: Tensor
-    bags: Mapping[int, tuple[Tensor, Tensor]]
-
-
 class Examples:
-    """Rows to learn from: the codes of every field, labels, and weights whose mean is 1.
+    """Rows to learn from, and weights whose mean is about 1. ``contributions`` says which values are contributions of terms."""
 
-    In the fields of ``sharing``, a code with fewer than ``min_count`` rows counts as rare.
-    """
-
-    def __init__(
-        self,
-        codes: Sequence[FieldCodes],
-        label: NDArray[Any],
-        weight: NDArray[Any],
-        sharing: Sequence[int] = (),
-        min_count: int = 1,
-    ) -> None:
-        single = np.zeros((len(label), len(codes)), np.int32)
-        for field, coded in enumerate(codes):
-            if coded.starts is None:
-                single[:, field] = coded.codes
-        self.single = torch.from_numpy(single)
-        self.ragged = {field: coded for field, coded in enumerate(codes) if coded.starts is not None}
-        self.label = label.astype(np.float32)
-        self.weight = (weight / weight.mean(dtype=np.float64)).astype(np.float32)
-        self.sharing, self.min_count = sharing, min_count
+    values: Array
+    label: Array
+    weight: Array
+    contributions: NDArray[np.bool_]
 
     @property
-    def n_rows(self) -> int:
-        return len(self.label)
-
-    def learned_from(self, rows: Ints) -> Examples:
-        """The same rows, with rarity judged by these rows only. The other rows then meet rare values as new rows will."""
-        seen = copy(self)
-        seen.single, seen.ragged = self.single.clone(), dict(self.ragged)
-        for field in self.sharing:
-            codes = self.ragged[field].codes if field in self.ragged else self.single[:, field].numpy()
-            known = self.ragged[field].take(rows).codes if field in self.ragged else codes[rows]
-            rare = np.bincount(known, minlength=int(codes.max(initial=0)) + 1) < self.min_count
-            rare[:FIRST] = False
-            shared = np.where(rare[codes], RARE, codes)
-            if field in self.ragged:
-                seen.ragged[field] = FieldCodes(shared.astype(codes.dtype), self.ragged[field].starts)
-            else:
-                seen.single[:, field] = torch.from_numpy(shared)
-        return seen
-
-    def batch(self, rows: Ints, device: torch.device) -> Batch:
-        """The codes of these rows."""
-        bags = {}
-        for field, coded in self.ragged.items():
-            some = coded.take(rows)
-            assert some.starts is not None
-            codes, starts = torch.from_numpy(some.codes.astype(np.int64)), torch.from_numpy(some.starts[:-1])
-            bags[field] = (codes.to(device), starts.to(device))
-        return Batch(self.single[torch.from_numpy(rows)].to(device), bags)
+    def base(self) -> float:
+        """The log-odds of all rows."""
+        total, positive = self.weight.sum(dtype=np.float64), (self.label * self.weight).sum(dtype=np.float64)
+        return math.log(positive / (total - positive))
 
 
-# Networks.
+class Members(nn.Module):
+    """The log-odds by each member: (n_rows, MEMBERS)."""
 
+    seen: Tensor
 
-class Embeddings(nn.Module):
-    """A vector for every code of the first fields of a batch: (n_rows, n_fields, size). Several codes of a row are averaged or
-    added."""
-
-    shift: Tensor
-
-    def __init__(self, sizes: Sequence[int], size: int, several: str = "mean") -> None:
+    def __init__(self, contributions: NDArray[np.bool_], base: float) -> None:
         super().__init__()
-        self.sizes, self.several = tuple(sizes), several
-        self.table = nn.Embedding(sum(sizes), size)  # one table for all fields, so that there is one look-up
-        nn.init.normal_(self.table.weight, 0.0, SPREAD)
-        self.register_buffer("shift", torch.tensor([0, *np.cumsum(sizes)[:-1].tolist()]))
+        self.base = base
+        self.hidden = nn.Linear(len(contributions), MEMBERS * HIDDEN)
+        seen = torch.ones(MEMBERS, HIDDEN, len(contributions))
+        seen[MEMBERS // 2 :, :, torch.from_numpy(contributions)] = 0.0
+        self.register_buffer("seen", seen.flatten(0, 1))
+        self.output = nn.Parameter(torch.zeros(MEMBERS, HIDDEN))
+        self.bias = nn.Parameter(torch.zeros(MEMBERS))
 
-    def put_in_order(self, field: int) -> None:
-        """Let the vectors of bins begin on a line, so that what is learned about a bin holds for its neighbours too."""
-        first, n_values = int(self.shift[field]) + FIRST, self.sizes[field] - FIRST
-        if n_values > 1:
-            line = torch.linspace(-1.0, 1.0, n_values)[:, None] * RISE * torch.randn(self.table.embedding_dim)
-            self.table.weight.data[first : first + n_values] += line
+    def forward(self, values: Tensor) -> Tensor:
+        hidden = functional.linear(values, self.hidden.weight * self.seen, self.hidden.bias)
+        hidden = functional.dropout(torch.relu(hidden), DROPOUT, self.training)
+        return (hidden.view(-1, MEMBERS, HIDDEN) * self.output).sum(2) + (self.bias + self.base)
 
-    def forward(self, batch: Batch) -> Tensor:
-        places = batch.single[:, : len(self.sizes)] + self.shift
-        # The same result as calling the table, but the gradient is several times as fast on a CPU.
-        vectors = self.table.weight.index_select(0, places.flatten()).view(*places.shape, -1)
-        for field, (codes, starts) in batch.bags.items():
-            if field < len(self.sizes):
-                bag = functional.embedding_bag(codes + self.shift[field], self.table.weight, starts, mode=self.several)
-                vectors = vectors.index_copy(1, torch.tensor([field], device=vectors.device), bag[:, None])
-        return vectors
-
-    def arrays(self) -> list[NDArray[np.float32]]:
-        """The vectors, field by field."""
-        whole = self.table.weight.detach().cpu().numpy()
-        return [part.copy() for part in np.split(whole, np.cumsum(self.sizes)[:-1])]
-
-
-class Wide(nn.Module):
-    """A weight for every code and an intercept: logistic regression."""
-
-    def __init__(self, sizes: Sequence[int], weights: Sequence[Floats] | None = None, intercept: float = 0.0) -> None:
-        super().__init__()
-        self.weights = Embeddings(sizes, 1, "sum")
-        start = np.zeros(sum(sizes)) if weights is None else np.concatenate(weights)
-        self.weights.table.weight.data = torch.tensor(start, dtype=torch.float32)[:, None]
-        self.intercept = nn.Parameter(torch.tensor(float(intercept)))
-
-    def forward(self, batch: Batch) -> Tensor:
-        return self.weights(batch).sum((1, 2)) + self.intercept  # type: ignore[no-any-return]
-
-
-class Deep(nn.Module):
-    """Embeddings of the fields, hidden layers with max(0, x), and one output, which begins at zero.
-
-    ``in_order`` has the fields whose codes are bins of a number.
-    """
-
-    def __init__(self, sizes: Sequence[int], size: int, hidden: Sequence[int], in_order: Sequence[int] = ()) -> None:
-        super().__init__()
-        self.embeddings = Embeddings(sizes, size)
-        for field in in_order:
-            self.embeddings.put_in_order(field)
-        widths = [len(sizes) * size, *hidden]
-        self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        self.output = nn.Linear(widths[-1], 1)
-        nn.init.zeros_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
-
-    def forward(self, batch: Batch) -> Tensor:
-        return self.above(self.embeddings(batch))
-
-    def above(self, embedded: Tensor) -> Tensor:
-        """Log-odds from the vectors of the fields, for networks that also use these in other ways."""
-        values = embedded.flatten(1)
-        for layer in self.hidden:
-            values = torch.relu(layer(values))
-        return self.output(values)[:, 0]  # type: ignore[no-any-return]
-
-    def arrays(self) -> tuple[list[NDArray[np.float32]], list[NDArray[np.float32]], list[NDArray[np.float32]]]:
-        """Embeddings, matrices and biases."""
-        layers = [*self.hidden, self.output]
-        matrices = [layer.weight.detach().cpu().numpy().T.copy() for layer in layers]
-        return self.embeddings.arrays(), matrices, [layer.bias.detach().cpu().numpy().copy() for layer in layers]
-
-
-class WideDeep(nn.Module):
-    """The sum of both parts. The deep part sees only the first fields, which are not crosses."""
-
-    def __init__(self, wide: Wide, deep: Deep) -> None:
-        super().__init__()
-        self.wide, self.deep = wide, deep
-
-    def forward(self, batch: Batch) -> Tensor:
-        return self.wide(batch) + self.deep(batch)  # type: ignore[no-any-return]
-
-
-# Training.
+    def arrays(self) -> list[Array]:
+        """Matrix and bias of the hidden layer, and those of the output, which is the mean of the members."""
+        matrix, bias, output, constant = (
+            weight.detach().cpu().numpy().astype(np.float64)
+            for weight in (self.hidden.weight * self.seen, self.hidden.bias, self.output, self.bias)
+        )
+        of_output = output.reshape(-1, 1) / MEMBERS, constant.mean(keepdims=True) + self.base
+        return [array.astype(np.float32, order="C") for array in (matrix.T, bias, *of_output)]
 
 
 class Watch:
     """What training reports and asks between its steps. This class ignores the reports and never ends the training."""
 
-    def epoch(self, n: int, loss: float, log_odds: Floats) -> None:
-        """Called after each epoch with its loss and log-odds on the rows left out."""
-
-    def again(self, n: int, epochs: int) -> None:
-        """Called after each epoch on all rows, and before the first with 0."""
+    def epoch(self, n: int, loss: float) -> None:
+        """Called after each epoch with its loss on the rows left out."""
 
     def enough(self, needed: float = 0.0) -> bool:
         """Whether to end now and keep the best epoch. ``needed`` is the number of seconds that the next piece of work will take."""
         return False
 
 
-def fit(
-    make: Callable[[bool], nn.Module],
-    examples: Examples,
-    left_out: NDArray[np.bool_],
-    seed: int,
-    epochs: int = EPOCHS,
-    watch: Watch | None = None,
-) -> tuple[nn.Module, int]:
-    """Find the best number of epochs on the rows left out, then train a new network on all rows for as many epochs.
+def train(examples: Examples, left_out: NDArray[np.bool_], seed: int, epochs: int, watch: Watch) -> tuple[Members, Floats]:
+    """Train until the loss on the rows left out no longer falls, and return to the best epoch.
 
-    ``make(everyone)`` gives a new network: one that may know all rows, or one that must not know the rows left out. If there is no
-    time for the second training, or if it diverges, the first network is returned as it was after its best epoch. The second result
-    is the number of epochs; 0 means that no epoch lowered the loss.
+    Returns the members, and their log-odds of the rows left out.
     """
-    watch = watch or Watch()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    learn, judge = np.flatnonzero(~left_out), np.flatnonzero(left_out)
     with torch.random.fork_rng(devices=[]):  # the random numbers of the caller are not disturbed
         torch.manual_seed(seed)
-        first, second = make(False).to(device), make(True).to(device)
-    learn, judge = np.flatnonzero(~left_out), np.flatnonzero(left_out)
-    best, lowest = train_until_best(first, examples.learned_from(learn), learn, judge, seed, epochs, watch)
-    if best == 0:
-        return second, 0
-    n = 0
-    if not watch.enough():
-        watch.again(0, best)
-        for n, _ in enumerate(trained(second, examples, np.arange(examples.n_rows), seed, best, watch), start=1):
-            watch.again(n, best)
-    # Rows that the network has learned from cannot fit worse than before, unless the training has diverged.
-    good = n == best and judged(second, examples, judge)[0] <= lowest
-    return (second if good else first), best
+        members = Members(examples.contributions, examples.base).to("cuda" if torch.cuda.is_available() else "cpu")
+        best, kept, log_odds = 0, deepcopy(members.state_dict()), judged(members, examples, judge)
+        lowest, began = loss_of(examples, judge, log_odds), perf_counter()
+        for n, _ in enumerate(trained(members, examples, learn, seed, epochs, watch), start=1):
+            now = judged(members, examples, judge)
+            loss = loss_of(examples, judge, now)
+            watch.epoch(n, loss)
+            if loss < lowest:
+                best, lowest, log_odds, kept = n, loss, now, deepcopy(members.state_dict())
+            if n - best >= PATIENCE or watch.enough((perf_counter() - began) / n):
+                break
+    members.load_state_dict(kept)
+    return members, log_odds
 
 
-def train_until_best(
-    network: nn.Module, examples: Examples, learn: Ints, judge: Ints, seed: int, epochs: int, watch: Watch
-) -> tuple[int, float]:
-    """Train until the loss on the rows that judge has not fallen for some epochs, and return to the best epoch.
-
-    Returns the number of that epoch and its loss. 0 means the network as it began.
-    """
-    best, lowest, kept = 0, judged(network, examples, judge)[0], deepcopy(network.state_dict())
-    began = perf_counter()
-    for n, _ in enumerate(trained(network, examples, learn, seed, epochs, watch), start=1):
-        loss, log_odds = judged(network, examples, judge)
-        watch.epoch(n, loss, log_odds)
-        if loss < lowest:
-            best, lowest, kept = n, loss, deepcopy(network.state_dict())
-        an_epoch = (perf_counter() - began) / n
-        if n - best >= patience(len(learn)) or watch.enough((max(best, 1) + 1) * an_epoch):
-            break
-    network.load_state_dict(kept)
-    return best, lowest
-
-
-def trained(network: nn.Module, examples: Examples, rows: Ints, seed: int, epochs: int, watch: Watch) -> Iterator[None]:
-    """Train by Adam. Each item is an epoch. If training must end within an epoch, there is no item for that epoch."""
-    device = next(network.parameters()).device
-    optimisers = [kind(some, lr=RATE, weight_decay=L2, fused=True) for kind, some in by_decay(network) if some]
+def trained(members: Members, examples: Examples, rows: Ints, seed: int, epochs: int, watch: Watch) -> Iterator[None]:
+    """Train by AdamW. Each item is an epoch. If training must end within an epoch, there is no item for that epoch."""
+    device = members.bias.device
+    optimiser = torch.optim.AdamW(members.parameters(), lr=RATE, weight_decay=DECAY, fused=True)
     rng = np.random.default_rng(seed)
-    n = batch_rows(len(rows))
+    n = BATCH * (2 if len(rows) >= MANY_ROWS else 1)
+    values, label, weight = map(torch.from_numpy, (examples.values, examples.label, examples.weight))
     for _ in range(epochs):
-        shuffled = rng.permutation(rows)
-        for first in range(0, len(rows), n):
+        members.train()
+        shuffled = torch.from_numpy(rng.permutation(rows))
+        for some in torch.split(shuffled, n):
             if watch.enough():
                 return
-            some = shuffled[first : first + n]
-            label, weight = (torch.from_numpy(values[some]).to(device) for values in (examples.label, examples.weight))
-            network.zero_grad()
-            log_odds = network(examples.batch(some, device))
-            functional.binary_cross_entropy_with_logits(log_odds, label, weight).backward()  # type: ignore[no-untyped-call]
-            for optimiser in optimisers:
-                optimiser.step()
+            members.zero_grad()
+            log_odds = members(values[some].to(device))
+            labels = label[some].to(device)[:, None].expand_as(log_odds)
+            losses = functional.binary_cross_entropy_with_logits(log_odds, labels, reduction="none")
+            (losses.sum(1) * weight[some].to(device)).mean().backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
         yield
 
 
-def by_decay(network: nn.Module) -> list[tuple[type[torch.optim.Adam], list[nn.Parameter]]]:
-    """How weights are penalised: for weights of the regression L2 is part of the loss, and for all others it is decoupled.
-
-    Adam scales the gradient of every weight to the same length. In most batches an embedding would have no gradient except that of
-    L2, so with L2 in the loss embeddings vanish before they have learned anything.
-    """
-    wide = [weight for part in network.modules() if isinstance(part, Wide) for weight in part.parameters()]
-    known = {id(weight) for weight in wide}
-    return [(torch.optim.Adam, wide), (torch.optim.AdamW, [weight for weight in network.parameters() if id(weight) not in known])]
-
-
-def judged(network: nn.Module, examples: Examples, rows: Ints) -> tuple[float, Floats]:
-    """Loss and log-odds of these rows."""
-    device = next(network.parameters()).device
-    parts = np.split(rows, range(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE))
+def judged(members: Members, examples: Examples, rows: Ints) -> Floats:
+    """The log-odds of these rows: the mean of the members."""
+    members.eval()
     with torch.no_grad():
-        by_part = [network(examples.batch(part, device)).cpu().numpy() for part in parts]
-    log_odds = np.concatenate(by_part).astype(np.float64)
-    return log_loss(examples.label[rows], log_odds, examples.weight[rows].astype(np.float64)), log_odds
+        parts = [
+            members(torch.from_numpy(examples.values[part]).to(members.bias.device)).mean(1).cpu().numpy()
+            for part in np.split(rows, range(ROWS_AT_ONCE, len(rows), ROWS_AT_ONCE))
+        ]
+    return np.concatenate(parts).astype(np.float64)
 
 
-def batch_rows(n_rows: int) -> int:
-    """Rows of a batch: 4,096 as in the paper, or a smaller power of two if an epoch would have too few steps.
-
-    >>> batch_rows(1_000_000), batch_rows(30_000), batch_rows(100)
-    (4096, 256, 32)
-    """
-    n = MOST_ROWS
-    while n > FEWEST_ROWS and n * STEPS > n_rows:
-        n //= 2
-    return n
+def loss_of(examples: Examples, rows: Ints, log_odds: Floats) -> float:
+    return log_loss(examples.label[rows], log_odds, examples.weight[rows].astype(np.float64))
 
 
-def patience(n_rows: int) -> int:
-    """How many epochs to wait for a lower loss. Epochs of a small table have few steps, and a network may need hundreds to start
-    learning.
-
-    >>> patience(1_000_000), patience(30_000)
-    (7, 13)
-    """
-    return max(PATIENCE, math.ceil(PATIENT_STEPS / math.ceil(n_rows / batch_rows(n_rows))))
+def side_by_side(networks: Sequence[Members]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """The mean of networks as one: matrices and biases of its hidden layer and of its output."""
+    matrices, biases, outputs, constants = zip(*(network.arrays() for network in networks), strict=True)
+    output, constant = (
+        (array / len(networks)).astype(np.float32) for array in (np.concatenate(outputs), np.sum(constants, axis=0))
+    )
+    return (np.concatenate(matrices, axis=1), output), (np.concatenate(biases), constant)
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,17 @@ from numpy.typing import NDArray
 from autocross.checks import Facts
 from autocross.features import FieldCodes
 from autocross.producer.container import Container
+from autocross.table.columns import Table
+
+if TYPE_CHECKING:
+    from autocross.producer.model import Model
 
 Arrays = dict[str, NDArray[Any]]
 
 
 class Addition(ABC):
-    """Codes of the original fields -> what is added to the log-odds."""
+    """Rows -> what is added to their log-odds. Of rows it is given the codes of all fields and, behind them, of all crosses; the
+    log-odds so far; and the values."""
 
     key: ClassVar[str]  # its name in a bundle, and in the JSON of `show`
     format: ClassVar[int]  # the first format of bundles that knows it
@@ -25,12 +30,15 @@ class Addition(ABC):
     no_refit: ClassVar[str]  # why new rows cannot give it new weights, and what to do instead
 
     @abstractmethod
-    def log_odds(self, codes: Sequence[FieldCodes]) -> NDArray[np.float64]:
+    def log_odds(self, codes: Sequence[FieldCodes], log_odds: NDArray[np.float64], table: Table) -> NDArray[np.float64]:
         """What it adds in each row."""
 
     @abstractmethod
-    def log_odds_one(self, codes: Sequence[Any]) -> float:
-        """What it adds in one row, whose multi-value fields have a tuple of codes."""
+    def log_odds_one(self, codes: Sequence[Any], log_odds: float, row: Mapping[str, Any]) -> float:
+        """What it adds in one row. Where a row may have several codes, it has a tuple of them."""
+
+    def prepare(self) -> None:  # noqa: B027 (most have nothing to build)
+        """Build what the first row needs."""
 
     @abstractmethod
     def pack(self, arrays: Arrays) -> Facts:
@@ -43,8 +51,8 @@ class Addition(ABC):
 
     @classmethod
     @abstractmethod
-    def unpack(cls, entry: Facts, n_fields: int, stored: Container) -> Self:
-        """What was packed, its arrays checked as well."""
+    def unpack(cls, entry: Facts, model: Model, stored: Container) -> Self:
+        """What was packed, its arrays checked as well. ``model`` is the model without additions."""
 
     @abstractmethod
     def summary(self) -> Facts:

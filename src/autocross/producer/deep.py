@@ -1,4 +1,6 @@
-"""The deep part of a model as plain arrays, so that it scores without the library that trained it.
+"""The deep part of a model of an older version: a network on embeddings of the fields, as plain arrays.
+
+Such files are still read and scored, but no longer written by a fit; `producer/network.py` has the deep part of today.
 
 embeddings : float32 (n_codes, size)   one for each original field
 matrices   : float32 (n_in, n_out)     one for each layer; the first takes the fields' embeddings side by side
@@ -8,10 +10,10 @@ biases     : float32 (n_out,)          the last layer has one output, the log-od
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,11 @@ from autocross.features import FieldCodes
 from autocross.options import MOST_HIDDEN
 from autocross.producer.addition import Addition, Arrays
 from autocross.producer.container import Container
+from autocross.producer.inputs import as_row
+from autocross.table.columns import Table
+
+if TYPE_CHECKING:
+    from autocross.producer.model import Model
 
 ROWS_AT_ONCE = 8192  # limits the memory of intermediate results
 DIGITS = 53  # of a float
@@ -64,9 +71,9 @@ class DeepPart(Addition):
             highest = max(highest, bound)
         return highest
 
-    def log_odds(self, codes: Sequence[FieldCodes]) -> Floats:
+    def log_odds(self, codes: Sequence[FieldCodes], log_odds: Floats, table: Table) -> Floats:
         """What the network adds in each row."""
-        n_rows = codes[0].n_rows
+        n_rows, codes = codes[0].n_rows, codes[: len(self.embeddings)]
         starts = range(0, n_rows, ROWS_AT_ONCE)
         parts = [
             self.add_up([coded.between(first_row, min(first_row + ROWS_AT_ONCE, n_rows)) for coded in codes])
@@ -78,11 +85,11 @@ class DeepPart(Addition):
         """What the network adds in each row, for as many rows as are computed at the same time."""
         return self.forward(np.concatenate([embedded(*pair) for pair in zip(self.embeddings, codes, strict=True)], axis=1))
 
-    def log_odds_one(self, codes: Sequence[Any]) -> float:
+    def log_odds_one(self, codes: Sequence[Any], log_odds: float, row: Mapping[str, Any]) -> float:
         """What the network adds in one row. A multi-value field has a tuple of codes."""
         vectors = [
             embedded(table, as_row(code))[0] if isinstance(code, tuple) else table[code]
-            for table, code in zip(self.embeddings, codes, strict=True)
+            for table, code in zip(self.embeddings, codes[: len(self.embeddings)], strict=True)
         ]
         return float(self.forward(np.concatenate(vectors)[None].astype(np.float64))[0])
 
@@ -119,9 +126,9 @@ class DeepPart(Addition):
         require(len(sizes) > 0 and width == 1, "its deep part has more than one output")
 
     @classmethod
-    def unpack(cls, entry: Facts, n_fields: int, stored: Container) -> Self:
+    def unpack(cls, entry: Facts, model: Model, stored: Container) -> Self:
         """The network, whose weights are numbers of bounded size."""
-        counts = {"embeddings": n_fields, "matrices": entry["n_layers"], "biases": entry["n_layers"]}
+        counts = {"embeddings": len(model.producer.encoder.fields), "matrices": entry["n_layers"], "biases": entry["n_layers"]}
         embeddings, matrices, biases = (
             tuple(stored.array(f"deep.{word}.{number}", "its deep part") for number in range(n)) for word, n in counts.items()
         )
@@ -167,11 +174,6 @@ class Layer:
         whole = np.rint(values * np.ldexp(1.0, self.bits - power))
         result: Floats = (whole @ self.matrix) * np.ldexp(1.0, power - (self.bits + self.shift)) + self.bias
         return result
-
-
-def as_row(codes: tuple[int, ...]) -> FieldCodes:
-    """One row's codes of a multi-value field."""
-    return FieldCodes(np.array(codes, np.int64), np.array([0, len(codes)]))
 
 
 def embedded(table: Array, coded: FieldCodes) -> Floats:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from autocross.producer.addition import Addition
 from autocross.producer.deep import DeepPart
+from autocross.producer.network import Network
 
-KINDS: dict[str, type[Addition]] = {DeepPart.key: DeepPart}
+KINDS: dict[str, type[Addition]] = {DeepPart.key: DeepPart, Network.key: Network}
 
 
 def register(kind: type[Addition]) -> None:

@@ -204,5 +204,5 @@ class Model:
             else:
                 np.add.at(total, np.repeat(np.arange(table.n_rows), np.diff(coded.starts)), weight[coded.codes])
         for addition in self.additions:
-            total += addition.log_odds(codes[: len(self.producer.encoder.fields)])
+            total += addition.log_odds(codes, total, table)
         return total

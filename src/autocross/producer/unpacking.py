@@ -7,6 +7,7 @@ weights these need. Only if all this fits together are arrays read, and then the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -85,7 +86,6 @@ def unpack(manifest: Facts, stored: Container) -> Model:
         for number, entry in enumerate(manifest["crosses"])
     )
     producer = Producer(encoder, crosses)
-    additions = tuple(kind.unpack(manifest[key], len(encoder.fields), stored) for key, kind in KINDS.items() if key in manifest)
     distinct = [unpack_weights(number, field.name, stored) for number, field in enumerate(producer.fields)]
     indices = [unpack_index(number, len(weight), stored) for number, weight in enumerate(distinct)]
     weights = tuple(weight if index is None else weight[index] for weight, index in zip(distinct, indices, strict=True))
@@ -94,7 +94,9 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     about = unpack_about(manifest["about"], producer)
     counts = unpack_counts(about, n_weights, indices, stored) if "share" in manifest else None
     share = unpack_share(manifest.get("share", 0.0), producer)
-    return Model(producer, manifest["intercept"], weights, penalties, about, additions, counts, share)
+    model = Model(producer, manifest["intercept"], weights, penalties, about, (), counts, share)
+    additions = tuple(kind.unpack(manifest[key], model, stored) for key, kind in KINDS.items() if key in manifest)
+    return replace(model, additions=additions)
 
 
 def format_of(manifest: Facts) -> int:

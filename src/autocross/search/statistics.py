@@ -88,9 +88,9 @@ def add(regression: Regression, coder: CrossCoder, penalty: Penalty, weights: Ma
         regression.add(term, field, penalty, None if weight is None else weight[:, None])
 
 
-def weights(regression: Regression, coder: CrossCoder, counts: Ints, base: float) -> NDArray[np.float64]:
-    """The weight of every value of a statistic for new rows, by the counts of its rows, in a regression of one model."""
-    of_parts = [regression.terms[(part, *coder.fields)].weight[:, 0] for part in PARTS]
+def weights(regression: Regression, coder: CrossCoder, counts: Ints, base: float, model: int = 0) -> NDArray[np.float64]:
+    """The weight of every value of a statistic for new rows, by the counts of its rows, in one model of a regression."""
+    of_parts = [regression.terms[(part, *coder.fields)].weight[:, model] for part in PARTS]
     total: NDArray[np.float64] = sum(weight[codes] for weight, codes in zip(of_parts, bins_of_values(counts, base), strict=True))
     return total
 

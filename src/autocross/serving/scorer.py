@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,17 @@ def adder(cross: CrossCoder, weight: list[float], ragged: bool) -> Callable[[flo
     return lambda total, codes: total + get(key(codes), rare)
 
 
+def finder(cross: CrossCoder, ragged: bool) -> Callable[[Sequence[Any]], Any]:
+    """A function that finds the code of a cross, given the codes of a row, or a tuple of codes if there may be several."""
+    key = exact_key(cross.fields, cross.sizes)
+    if ragged:
+        return lambda codes: cross.encode_one([codes[number] for number in cross.fields])
+    if cross.n_buckets or key is None:
+        return lambda codes: cross.encode_one([codes[number] for number in cross.fields])[0]
+    get = cross.code.get
+    return lambda codes: get(key(codes), RARE)
+
+
 class Scorer:
     """Scores rows with a model. ``score`` is the probability of the positive label."""
 
@@ -107,9 +119,23 @@ class Scorer:
             for cross, weight in zip(producer.crosses, weights, strict=True)
         ]
 
+    @cached_property
+    def finders(self) -> list[Callable[[Sequence[Any]], Any]]:
+        """For each cross, the function that finds its code. Additions want to know the codes."""
+        producer = self.model.producer
+        ragged = {number for number, (column, _) in enumerate(producer.encoder.places) if column.ragged}
+        return [finder(cross, not ragged.isdisjoint(cross.fields)) for cross in producer.crosses]
+
+    @cached_property
+    def weights(self) -> list[list[float]]:
+        """The weights of all fields and crosses, by their codes."""
+        return [weight.tolist() for weight in self.model.weights]
+
     def prepare(self) -> None:
         """Build everything that scoring one row needs, before the first row comes."""
-        _ = self.plan, self.crosses
+        _ = (self.finders, self.weights) if self.model.additions else (self.plan, self.crosses)
+        for addition in self.model.additions:
+            addition.prepare()
 
     def at(self, n: int | str) -> Scorer:
         """A scorer for the model of the first n crosses. A model that was loaded from a file has no smaller ones."""
@@ -119,19 +145,35 @@ class Scorer:
         """The log-odds of one row, added up in the order of the fields."""
         if not isinstance(row, Mapping):
             raise TableError(f"One row is a mapping of column names to values, not {type(row).__name__}. For many rows call score.")
+        if self.model.additions:
+            return self.with_additions(row)[-1]
         total = self.model.intercept
         get = row.get
         for name, look_up in self.plan:
             for contribution in look_up(get(name)):
                 total += contribution
-        additions = self.model.additions
-        if self.crosses or additions:
+        if self.crosses:
             codes = self.model.producer.encoder.encode_one(row)
             for add in self.crosses:
                 total = add(total, codes)
-            for addition in additions:
-                total += addition.log_odds_one(codes)
         return total
+
+    def with_additions(self, row: Mapping[str, Any]) -> list[float]:
+        """The log-odds of one row: those of the regression, and then with each addition. The codes are needed here, so weights are
+        looked up by them."""
+        codes, total = self.model.producer.encoder.encode_one(row), self.model.intercept
+        for find in self.finders:
+            codes.append(find(codes))
+        for weight, code in zip(self.weights, codes, strict=True):
+            if type(code) is tuple:
+                for one in code:
+                    total += weight[one]
+            else:
+                total += weight[code]
+        steps = [total]
+        for addition in self.model.additions:
+            steps.append(steps[-1] + addition.log_odds_one(codes, steps[-1], row))
+        return steps
 
     def score_one(self, row: Mapping[str, Any]) -> float:
         """The probability of the positive label for one row. An absent column counts as missing; unknown columns are ignored."""
@@ -159,6 +201,8 @@ class Scorer:
             codes = coded if isinstance(coded, tuple) else (coded,)
             value = " | ".join(self.model.describe(number, code) for code in codes) or "(empty)"
             reasons.append(Reason(field.name, value, sum(float(self.model.weights[number][code]) for code in codes)))
-        for addition in self.model.additions:
-            reasons.append(Reason(addition.reason, "all fields", addition.log_odds_one(producer.encoder.encode_one(row))))
+        if self.model.additions:
+            steps = self.with_additions(row)
+            for addition, (before, after) in zip(self.model.additions, pairwise(steps), strict=True):
+                reasons.append(Reason(addition.reason, "all fields", after - before))
         return Explanation(probability(log_odds), log_odds, self.model.intercept, tuple(reasons))

@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test golden check coverage docs release release-test bench-core bench-search bench-small bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers bench-check paper paper-quick torture clean
+.PHONY: help demo quick test golden check coverage docs release release-test bench-core bench-search bench-small bench-deep bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers bench-check paper paper-quick torture clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -62,6 +62,9 @@ bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; wri
 bench-small: .venv/ready ## few rows: AC+LR beside LightGBM and CatBoost; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
 	$(BIN)/python benchmarks/small_peers.py
+
+bench-deep: .venv/ready ## AC+W&D beside AC+LR, every table and seed, some 20 minutes; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/deep.py
 
 bench-kernels: .venv/ready ## every kernel beside the plain loop in C (needs gcc) and NumPy; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/kernels.py

@@ -1,6 +1,7 @@
 """What the deep part brings: AC+W&D against its own linear part, which is AC+LR, on the same test rows.
 
-.venv/bin/python benchmarks/deep.py bank 0 1 2 3 4        a table and seeds
+make bench-deep                                           every table and seed; writes docs/benchmarks.md
+.venv/bin/python benchmarks/deep.py bank credit           only prints these tables
 """
 
 from __future__ import annotations
@@ -12,27 +13,15 @@ from dataclasses import replace
 
 import held_out
 import numpy as np
-from datasets import FOLDER, split
-from polars import DataFrame, read_parquet
+from datasets import DEVELOPMENT, NAMES, seeds, split
+from sections import SOURCE, machine, stamp_now, table, write_section
 from sklearn.metrics import log_loss, roc_auc_score
-from sklearn.model_selection import train_test_split
 
 from autocross import WideDeepClassifier
 from autocross.serving.scorer import Scorer
 
-OTHERS = ("hospital", "shop", "search_ads")  # tables of development; a fifth of their rows is tested on
 N_ROWS = 300  # rows that are scored one by one
-
-
-def rows_of(name: str, seed: int) -> tuple[DataFrame, DataFrame]:
-    """Training and test rows."""
-    if name in held_out.NAMES:
-        return held_out.split(name)
-    if name not in OTHERS:
-        return split(name, seed)
-    frame = read_parquet(FOLDER / f"{name}.parquet")
-    train, test = train_test_split(np.arange(frame.height), test_size=0.2, random_state=seed, stratify=frame["label"].to_numpy())
-    return frame[train], frame[test]
+SEEDS_OF_CRITEO = 2  # a fit takes minutes
 
 
 def one_row(scorer: Scorer, rows: list[dict[str, object]]) -> float:
@@ -45,26 +34,46 @@ def one_row(scorer: Scorer, rows: list[dict[str, object]]) -> float:
     return float(np.median(times)) * 1e6
 
 
-def main(name: str, seeds: list[int]) -> None:
+def measured(name: str, seed: int) -> list[float]:
+    """AUC of AC+LR and of AC+W&D, their log-losses, the microseconds of one row, and the seconds of the processor for the fit."""
+    train, test = held_out.split(name) if name in held_out.NAMES else split(name, seed)
+    began = time.process_time()
+    both = WideDeepClassifier(quiet=True).fit(train, "label").scorer_
+    seconds = time.process_time() - began
+    alone = Scorer(replace(both.model, additions=()))
+    label, features = test["label"].to_numpy(), test.drop("label")
+    scores = [scorer.score(features) for scorer in (alone, both)]
+    auc, loss = ([metric(label, score) for score in scores] for metric in (roc_auc_score, log_loss))
+    return [*auc, *loss, one_row(both, features.head(N_ROWS).to_dicts()), seconds]
+
+
+def row_of(name: str) -> list[str]:
+    """The line of a table: means over its seeds, and the gains of each seed."""
+    chosen = [0] if name in held_out.NAMES else seeds(name)[: SEEDS_OF_CRITEO if name == "criteo" else None]
+    found = np.array([measured(name, seed) for seed in chosen])
+    wide, deep, wide_loss, deep_loss, micros, seconds = found.mean(axis=0)
+    gains = " ".join(f"{gain:+.4f}" for gain in found[:, 1] - found[:, 0])
+    line = [name, f"{wide:.4f}", f"{deep:.4f}", gains, f"{wide_loss:.4f}", f"{deep_loss:.4f}", f"{micros:.0f}", f"{seconds:.0f}"]
+    print(line, flush=True)
+    return line
+
+
+def main(names: list[str]) -> None:
     warnings.simplefilter("ignore")
-    for seed in seeds:
-        train, test = rows_of(name, seed)
-        began = time.process_time()
-        both = WideDeepClassifier(quiet=True, n_jobs=1).fit(train, "label").scorer_
-        seconds = time.process_time() - began
-        alone = Scorer(replace(both.model, additions=()))
-        label, features = test["label"].to_numpy(), test.drop("label")
-        scores = [scorer.score(features) for scorer in (alone, both)]
-        auc, loss = ([metric(label, score) for score in scores] for metric in (roc_auc_score, log_loss))
-        shares = [rule.value for rule in both.model.about.rules if rule.name == "share of the networks"] or ["0"]
-        one = [one_row(scorer, features.head(N_ROWS).to_dicts()) for scorer in (alone, both)]
-        print(
-            f"{name} {seed}  AUC {auc[0]:.4f} {auc[1]:.4f} ({auc[1] - auc[0]:+.4f})  log-loss {loss[0]:.4f} {loss[1]:.4f} "
-            f"({loss[1] - loss[0]:+.4f})  share {shares[0]}  {len(both.model.producer.crosses)} crosses  "
-            f"one row {one[0]:.0f} {one[1]:.0f} us  {seconds:.0f} s",
-            flush=True,
-        )
+    stamp = stamp_now(SOURCE)
+    rows = [row_of(name) for name in names or [*NAMES, *DEVELOPMENT, "movielens"]]
+    if names:
+        return
+    head = ["", "AC+LR", "AC+W&D", "gain of each seed", "log-loss of AC+LR", "of AC+W&D", "one row, us", "processor s"]
+    text = f"""## What the deep part brings, by benchmarks/deep.py
+
+{table(head, rows)}
+
+Test AUC and log-loss of both parts of one fit, means over the seeds. One row is the median of {N_ROWS} rows that are scored one by
+one, without PyTorch. ({machine()})
+"""
+    write_section("deep", text, stamp)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], [int(seed) for seed in sys.argv[2:]] or [0])
+    main(sys.argv[1:])

@@ -11,27 +11,16 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
-from datasets import FOLDER, seeds, split
-from polars import DataFrame, read_parquet
+from datasets import seeds, split
+from polars import DataFrame
 from sections import SOURCE, machine, stamp_now, table, write_section
 from sklearn.metrics import log_loss, roc_auc_score
-from sklearn.model_selection import train_test_split
 
 from autocross import AutoCrossClassifier
 from autocross.search import policy
 
-OF_PAPER = ("employee", "adult", "bank", "criteo")
-OTHERS = {"hospital": range(3), "search_ads": range(3)}  # tables of development; a fifth of their rows is tested on
+TABLES = ("employee", "adult", "bank", "criteo", "hospital", "search_ads")
 WITHOUT = replace(policy.AUTO, statistics=None)
-
-
-def rows_of(name: str, seed: int) -> tuple[DataFrame, DataFrame]:
-    """Training and test rows."""
-    if name not in OTHERS:
-        return split(name, seed)
-    frame = read_parquet(FOLDER / f"{name}.parquet")
-    train, test = train_test_split(np.arange(frame.height), test_size=0.2, random_state=seed, stratify=frame["label"].to_numpy())
-    return frame[train], frame[test]
 
 
 def measured(train: DataFrame, test: DataFrame, chosen: policy.Policy) -> tuple[float, ...]:
@@ -48,10 +37,10 @@ def measured(train: DataFrame, test: DataFrame, chosen: policy.Policy) -> tuple[
 def main() -> None:
     warnings.simplefilter("ignore")
     lines, stamp = [], stamp_now(SOURCE)
-    for name in (*OF_PAPER, *OTHERS):
+    for name in TABLES:
         turns = []
-        for seed in OTHERS.get(name, seeds(name)):
-            train, test = rows_of(name, seed)
+        for seed in seeds(name):
+            train, test = split(name, seed)
             turns.append([measured(train, test, chosen) for chosen in (WITHOUT, policy.AUTO)])
         without, found = np.array(turns).mean(axis=0)
         ratio = float(np.median([turn[1][3] / turn[0][3] for turn in turns]))

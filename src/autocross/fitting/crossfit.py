@@ -35,8 +35,8 @@ Ints = NDArray[np.int64]
 
 
 def folds_for(run: Run, encoded: Encoded) -> Folds:
-    """Folds of the same kind as those of the search, so that every row is in one of several. Instead of a holdout, and of folds that
-    look ahead, there are folds of rows, groups or spans of time."""
+    """Folds of the same kind as those of the search, so that every row is in one of several. Instead of a holdout, and of folds
+    that look ahead, there are folds of rows, groups or spans of time."""
     folds = encoded.redraw(run.seed + OTHER_FOLDS)
     if not folds.plan.holdout and not folds.plan.forward:
         return folds

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 import polars as pl
 
-from autocross import AutoCrossClassifier, load
+from autocross import AutoCrossClassifier, WideDeepClassifier, load
 from autocross.search.policy import AUTO
 
 HERE = Path(__file__).parent
@@ -103,11 +103,28 @@ def with_statistics() -> AutoCrossClassifier:
         return fitted(AutoCrossClassifier(quiet=True, engine="serial", split="random", granularities=[10, 40]))
 
 
+def with_networks() -> AutoCrossClassifier:
+    """Format 4: networks on cross-fitted inputs. Few columns and two groups, and so two folds, keep the file small."""
+    left_out = ["town", "tags", "born", "seen"]
+    return fitted(
+        WideDeepClassifier(quiet=True, engine="serial", exclude=left_out, groups="member", granularities=[10], max_crosses=2)
+    )
+
+
+def with_course() -> AutoCrossClassifier:
+    """Format 4: the moments of times as numbers, which are kept whatever they gain."""
+    options: dict[str, Any] = {"exclude": ["town"], "granularities": [10], "max_crosses": 2}
+    with patch("autocross.fitting.tune.helpful_moments", lambda run, encoded, stems: [min(tables) for tables in stems.values()]):
+        return fitted(AutoCrossClassifier(quiet=True, engine="serial", split="random", **options))
+
+
 FORMATS: dict[str, Callable[[], AutoCrossClassifier]] = {
     "format-1": linear,
     "format-2": deep,
     "format-3": private,
     "format-4": with_statistics,
+    "format-4-networks": with_networks,
+    "format-4-course": with_course,
 }
 
 

@@ -194,3 +194,13 @@ def test_a_forged_course_is_refused(name: str, model: Path, tmp_path: Path) -> N
     change(manifest, arrays)
     with pytest.raises(BundleError, match=message):
         bundle.read(forge(tmp_path / "bad.acx", manifest, arrays))
+
+
+def test_moments_within_a_minute_have_a_course() -> None:
+    rng = np.random.default_rng(0)
+    n = 2000
+    second = np.sort(rng.integers(0, 59, n))
+    when = [datetime(2024, 5, 1, 12, 0, int(at)) for at in second]
+    rows = pl.DataFrame({"when": when, "y": rng.random(n) < second / 59})
+    model = AutoCrossClassifier(quiet=True, engine="serial", split="random", max_crosses=0).fit(rows, "y")
+    assert model.model_.about.score > 0.7

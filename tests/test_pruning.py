@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import pickle
 from collections.abc import Callable
@@ -13,9 +14,10 @@ import polars as pl
 import pytest
 
 from autocross import AutoCross, AutoCrossClassifier, load
-from autocross.errors import AutoCrossError, OptionError
+from autocross.errors import AutoCrossError, OptionError, TableWarning
 from autocross.search import policy, pruning
 from autocross.search.pruning import Step
+from autocross.search.stopping import Stopped, Why
 
 N = 4_000
 
@@ -160,6 +162,30 @@ def test_a_small_model_learned_from_all_rows(frame: pl.DataFrame, fitted: AutoCr
 def test_another_number_is_an_error_that_names_max_crosses(fitted: AutoCrossClassifier, n: Any) -> None:
     with pytest.raises(OptionError, match=r"there are models of 0, 5, 10, 20 or 'all' crosses.*max_crosses"):
         fitted.at(n)
+
+
+def test_a_copy_has_the_smaller_models_too(fitted: AutoCrossClassifier) -> None:
+    assert copy.deepcopy(fitted).at(0).crosses_ == ()
+
+
+def test_the_history_ends_with_the_model(fitted: AutoCrossClassifier) -> None:
+    last = fitted.history_[-1]
+    assert {"crosses": last["crosses"], "score": last["score"]} == fitted.path_[-1]
+
+
+def test_a_small_model_of_the_paper_is_refused(frame: pl.DataFrame) -> None:
+    with pytest.raises(OptionError, match=r"size='small' is not for halving='paper'.*max_crosses=20"):
+        AutoCrossClassifier(size="small", halving="paper", quiet=True).fit(frame, "y")
+
+
+def test_a_small_model_that_could_not_be_made_small_says_so(frame: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise Stopped(Why.INTERRUPTED)
+
+    monkeypatch.setattr("autocross.fitting.search.prune", interrupted)
+    monkeypatch.setattr("autocross.fitting.fit.SIZES", (0, 1))
+    with pytest.warns(TableWarning, match=r"ended before crosses could be taken out.*fit with max_crosses=1"):
+        AutoCrossClassifier(size="small", quiet=True, engine="serial").fit(frame, "y")
 
 
 def test_a_file_has_no_smaller_models(frame: pl.DataFrame, fitted: AutoCrossClassifier, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from autocross.producer import bundle
 from autocross.producer.model import Rule
 
 # Options that change where a search runs, how long it runs or how rows are read, but not what it finds on the way.
-FREE = {"engine", "address", "n_jobs", "memory_limit", "time_limit", "max_crosses"}
+FREE = {"engine", "address", "n_jobs", "memory_limit", "time_limit", "max_crosses", "size"}
 FREE |= {"separator", "decimal", "checkpoint", "resume", "private", "quiet", "journal"}
 SLICE = 1 << 15  # rows that are hashed at a time, so that they stay in the cache
 OF_ROWS = ("labels", "weights", "groups or periods", "folds")  # the first parts; the others are the codes

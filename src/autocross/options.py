@@ -187,6 +187,10 @@ class Options(Checked, OptionList):
                 raise OptionError(f"Option granularities holds {shown(granularity)}. Give whole numbers of bins from 2 to {MANY}.")
         if self.exclude is not None and "" in list(self.exclude):
             raise OptionError("Option exclude holds ''. Give names of columns; a column without a name must be renamed.")
+        if self.size == "small" and self.halving == "paper":
+            raise OptionError(
+                "Option size='small' is not for halving='paper', which takes no cross out again. Use max_crosses=20 instead."
+            )
         if self.n_jobs == 0:
             raise OptionError("Option n_jobs=0 leaves nobody to work. Give a number of threads, or -1 for one for each core.")
         if self.address is not None and self.engine != "ray":

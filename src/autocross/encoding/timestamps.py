@@ -96,8 +96,8 @@ class Calendar(ColumnEncoder):
             for part, counted in rows.items()
             if len(counted) > 1
         }
-        if not seen:  # there is only one moment, and a field can only tell whether it is missing
-            return Calendar(schema, {"year": tuple(sorted(rows["year"]))})
+        if not seen:  # all moments lie within a minute, and a field of the calendar can only tell whether one is missing
+            seen = {"year": tuple(sorted(rows["year"]))}
         numbers = as_numbers(column)
         bins = Bins.fit(schema, numbers, replace(plan, coarse=False), n)
         if not any(map(len, bins.edges)):

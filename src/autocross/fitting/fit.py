@@ -22,7 +22,7 @@ from autocross.fitting.search import search
 from autocross.fitting.tune import COMPARED, Best, lay_out
 from autocross.folds import FoldPlan
 from autocross.interrupts import Interrupt
-from autocross.options import Options
+from autocross.options import SIZES, Options
 from autocross.producer.model import Model, Producer
 from autocross.search.coding import put, statistic_coder
 from autocross.search.fieldwise import candidate
@@ -71,7 +71,8 @@ def modelled(run: Run, rows: Rows, best: Best, finished: Finished) -> Model:
     """The model of a set of features that is fitted to all rows."""
     crosses = tuple(found_cross(best.encoder, accepted) for accepted in best.accepted)
     history = run.history
-    if history and history[-1]["crosses"] != len(crosses):  # crosses were taken out after the search
+    if history and best.score is not None and (history[-1]["crosses"], history[-1]["score"]) != (len(crosses), best.score):
+        # The set was fitted on other folds, and crosses may have been taken out, after the search.
         history = [*history, {"seconds": history[-1]["seconds"], "crosses": len(crosses), "score": best.score}]
     return recorded(run, rows, finished, crosses, history)
 
@@ -90,6 +91,11 @@ def best_found(run: Run, encoded: Encoded) -> Best:
             kept.append(Best(lay_out(run, encoded, fields, coarse=False).encoder))
     best = kept[-1]
     run.reporter.tell(SearchStopped, why=why.value, n_crosses=len(best.accepted))
+    if run.options.size == "small" and len(best.accepted) > max(SIZES):
+        run.reporter.warn(
+            f"The search was ended before crosses could be taken out, so the model has {len(best.accepted)}, though size='small' "
+            f"asks for {max(SIZES)} at most. Give it more time, or fit with max_crosses={max(SIZES)}."
+        )
     for n, accepted in enumerate(best.found, start=1):
         run.history.append({"seconds": accepted.seconds, "crosses": n, "score": accepted.score})
     return best

@@ -162,12 +162,14 @@ class Model:
         return [{"crosses": len(model.about.crosses), "score": model.about.score} for model in models]
 
     def at(self, n: int | str) -> Model:
-        """The model of the first n crosses, if it was fitted."""
-        n_all = len(self.about.crosses)
-        if n == "all" or n == n_all or (n in SIZES and int(n) > n_all):
+        """The model of the first n crosses, if it was fitted. All crosses are those of this model, which a loaded one has too."""
+        n_all, is_number = len(self.about.crosses), isinstance(n, (int, np.integer)) and not isinstance(n, bool)
+        if is_number and n in SIZES and int(n) > n_all:
+            n = n_all
+        if (isinstance(n, str) and n == "all") or (is_number and n == n_all):
             return self
         asked = f"at({n!r}): "
-        if n not in SIZES:
+        if not is_number or n not in SIZES:
             sizes = ", ".join(map(str, SIZES))
             raise OptionError(f"{asked}there are models of {sizes} or 'all' crosses. For another number, fit with max_crosses.")
         if n in self.smaller:
@@ -178,6 +180,9 @@ class Model:
             f"{asked}this model has no smaller ones. They are fitted at the end of fit if the search came to its own end and there "
             f"was time left, and are kept in memory only, not in a file nor through refit. Fit with max_crosses={n}."
         )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        return self  # nothing changes a model, so copies of an estimator may share it
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "smaller": {}}  # a pickle is a file too

@@ -423,7 +423,7 @@ RECORDS: dict[str, tuple[Callable[[Manifest], object], str]] = {
     "a separator of nothing": (in_schema(separator=""), "column 'age' has no proper separator"),
     "a penalty that is a text": (lambda m: m["penalties"].__setitem__(0, [0.0, "1", 0.0]), "a penalty that is no number"),
     "a penalty that is a truth": (lambda m: m["penalties"].__setitem__(0, [0.0, True, 0.0]), "a penalty that is no number"),
-    "a penalty of four": (lambda m: m["penalties"].__setitem__(0, [0.0, 1.0, 0.0, 0.0]), "its manifest is damaged"),
+    "a penalty of five": (lambda m: m["penalties"].__setitem__(0, [0.0, 1.0, 0.0, 0.0, 0.0]), "it has a penalty of other parts"),
     "an intercept beyond measure": (lambda m: m.update(intercept=1e308), "its intercept is no number"),
     "fields without names": (lambda m: m["columns"][0].update(names=[]), "column 'age' has no proper names of fields"),
     "a format that is a truth": (lambda m: m.update(format=True), "it has no format number"),

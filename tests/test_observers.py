@@ -102,7 +102,12 @@ LINES: list[tuple[Event, str | None]] = [
     ),
     (
         events.CrossesTakenOut(2.8, 120, 40, -0.00012, 0.00034, 0.85),
-        "  40 of 120 crosses kept   gained -0.00012 ± 0.00034 a row without the others   auc 0.8500",
+        "  40 of 120 crosses kept   lost 0.00012 ± 0.00034 a row without the others   auc 0.8500",
+    ),
+    (events.CrossesTakenOut(2.8, 12, 12, 0.0, 0.0, 0.85), "  nothing is taken out, all crosses stay: 12   auc 0.8500"),
+    (
+        events.CrossTried(2.5, 3, "a x b", -0.00418, 0.00045, 0.001, False, 0.85),
+        "  - a x b   lost 0.00418 ± 0.00045 a row, would have needed 0.00100   auc 0.8500",
     ),
     (events.SetRefitted(2.6, 3, 10, 0.5), None),
     (events.RoundFinished(2.7, 3, 200, 12, 1.5), None),

@@ -36,7 +36,8 @@ class PhaseStarted(Event):
 
 @dataclass(frozen=True)
 class StepDone(Event):
-    """``score`` is the validation score after the step, in the user's metric, if the step produced one."""
+    """``score`` is the validation score after the step, in the user's metric, if the step produced one. More is better
+    in the scores of all events, so that log_loss has a minus."""
 
     phase: str
     step: int
@@ -164,6 +165,11 @@ class CountsWorkers(Protocol):
 
 Notify = Callable[[Event], None]
 WITHOUT = "The fit goes on without it."
+
+
+def as_reported(metric: str, score: float) -> float:
+    """A score as people know the metric. In a fit more is better, so that log_loss has a minus there."""
+    return -score if metric == "log_loss" else score
 
 
 def as_record(event: Event) -> dict[str, Any]:

@@ -89,9 +89,11 @@ def test_the_holdout_by_time_is_the_end() -> None:
     assert 0.15 < held.mean() <= 0.2
 
 
-def test_short_spans_use_shorter_periods_or_stretches() -> None:
+def test_short_tables_use_shorter_periods_or_spans_of_equal_numbers_of_rows() -> None:
     assert "hours" in by_time(np.arange(100) * DAY // 24, 0, False, "").why
-    assert "stretches" in by_time(np.arange(100) * 1000, 0, False, "").why
+    assert "folds of whole spans of about equal numbers of rows" in by_time(np.arange(100) * 1000, 0, False, "").why
+    assert "the last spans of about equal numbers of rows are the holdout" in by_time(np.arange(100) * 1000, 0, True, "").why
+    assert "6 spans of about equal numbers of rows, each" in by_earlier_time(np.arange(100) * 1000, "when", False, "").why
 
 
 def test_missing_times_are_a_period_of_their_own() -> None:
@@ -226,6 +228,7 @@ SAYS = {
     "time": "Folds are whole weeks of 'when', as for predicting new weeks: LR has AUC ",
     "forward": "Rows are judged by models of earlier weeks of 'when', as for predicting the future: LR has AUC ",
     "group": "Folds are whole groups of 'guide', as for predicting new groups: LR has AUC ",
+    "group holdout": "Some groups of 'guide' are the holdout, as for predicting new groups: LR has AUC ",
     "holdout": "The last weeks of 'when' are the holdout, as for predicting later weeks: LR has AUC ",
 }
 
@@ -235,13 +238,30 @@ SAYS = {
 def test_the_last_line_says_what_folds_mean_and_what_random_ones_would_give(
     split: str, visits: pl.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = {"time": {}, "forward": {"split": "forward"}, "group": {"groups": "guide"}, "holdout": {"evaluation": "holdout"}}
-    model = AutoCrossClassifier(max_crosses=0, **options[split]).fit(visits, "label").model_
+    options = {"forward": {"split": "forward"}, "group": {"groups": "guide"}, "group holdout": {"groups": "guide"}}
+    evaluation = "holdout" if "holdout" in split else "kfold"
+    model = AutoCrossClassifier(max_crosses=0, evaluation=evaluation, **options.get(split, {})).fit(visits, "label").model_
     said = [line.partition("s  ")[2].strip() for line in capsys.readouterr().err.splitlines()]
-    chosen = "a random holdout" if split == "holdout" else "random folds"
+    chosen = "a random holdout" if evaluation == "holdout" else "random folds"
     assert said[-2].startswith("done:")
     assert said[-1].startswith(SAYS[split] + f"{model.about.score:.4f}. With {chosen} (split='random'), as for rows of the ")
     assert said[-1] in in_words(summary(model))
+
+
+def test_log_loss_is_told_without_a_minus(visits: pl.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:
+    model = AutoCrossClassifier(max_crosses=0, metric="log_loss").fit(visits, "label").model_
+    said = capsys.readouterr().err
+    assert model.about.score is not None and model.about.score < 0
+    assert f"LR has log_loss {-model.about.score:.4f}. With" in said.splitlines()[-1]
+    assert f"validation log_loss {-model.about.score:.4f}" in in_words(summary(model))
+    assert "log_loss -" not in said and "have -" not in said
+
+
+def test_two_spans_of_time_are_a_holdout(visits: pl.DataFrame) -> None:
+    two = visits.with_columns(when=pl.Series(np.arange(3000) // 1500 * DAY).cast(pl.Datetime("us")))
+    model = AutoCrossClassifier(max_crosses=0, quiet=True, split="forward").fit(two, "label").model_
+    (rule,) = (rule for rule in model.about.rules if rule.name == "evaluation")
+    assert (rule.value, rule.why) == ("holdout of the last span of time", "there are only two spans of time")
 
 
 def test_random_folds_are_compared_with_nothing(visits: pl.DataFrame) -> None:

@@ -161,7 +161,7 @@ def test_a_proposal_is_judged_by_the_new_loss() -> None:
         former, score = log_odds_of(regression, rows, folds.fold), -regression.left_out_loss()
         with_it = regression.branch()
         with_it.add((2,), rows.fields[2], Penalty(0.0, 1.0))
-        verdict = judge.judge(Proposal("f2", [], with_it, ONE_CROSS), has_crosses=False, former_score=score, round=1)
+        verdict = judge.judge(Proposal("f2", [], with_it, ONE_CROSS, began=0.0), has_crosses=False, former_score=score, round=1)
         assert verdict is not None
         gain, error = judge.gain(with_it)  # after the last sweeps, to which the verdict's gain does not belong
         latter = log_odds_of(with_it, rows, folds.fold)

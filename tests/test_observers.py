@@ -25,6 +25,7 @@ from autocross.interrupts import Interrupt
 from autocross.observers.journal import Journal
 from autocross.observers.progress import PlainLines, line
 from autocross.options import Options
+from autocross.search.coding import CodedCrosses
 from autocross.table.ingest import source_of
 from conftest import SmallDisk, as_nobody
 
@@ -101,7 +102,12 @@ LINES: list[tuple[Event, str | None]] = [
     ),
     (
         events.CrossesTakenOut(2.8, 120, 40, -0.00012, 0.00034, 0.85),
-        "  40 of 120 crosses kept   gained -0.00012 ± 0.00034 a row without the others   auc 0.8500",
+        "  40 of 120 crosses kept   lost 0.00012 ± 0.00034 a row without the others   auc 0.8500",
+    ),
+    (events.CrossesTakenOut(2.8, 12, 12, 0.0, 0.0, 0.85), "  nothing is taken out, all crosses stay: 12   auc 0.8500"),
+    (
+        events.CrossTried(2.5, 3, "a x b", -0.00418, 0.00045, 0.001, False, 0.85),
+        "  - a x b   lost 0.00418 ± 0.00045 a row, would have needed 0.00100   auc 0.8500",
     ),
     (events.SetRefitted(2.6, 3, 10, 0.5), None),
     (events.RoundFinished(2.7, 3, 200, 12, 1.5), None),
@@ -136,6 +142,24 @@ def test_the_journal_says_where_the_time_of_the_search_went(tmp_path: Path) -> N
     for one in rounds:
         in_round = sum(part["took"] for part in parts if part["round"] == one["round"] and part["seconds"] <= one["seconds"])
         assert 0 < in_round <= one["took"] <= told[-1]["seconds"]
+
+
+def test_the_seconds_of_a_trial_include_coding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, path, ahead, clock, code = np.random.default_rng(0), tmp_path / "journal", [0.0], events.perf_counter, CodedCrosses.code
+
+    def slow(self: CodedCrosses, *args: Any) -> Any:
+        ahead[0] += 1000
+        return code(self, *args)
+
+    monkeypatch.setattr(events, "perf_counter", lambda: clock() + ahead[0])
+    monkeypatch.setattr(CodedCrosses, "code", slow)
+    first, second = rng.integers(0, 4, (2, 4000))
+    frame = pl.DataFrame({"a": first.astype(str), "b": second.astype(str)})
+    AutoCrossClassifier(quiet=True, engine="serial", journal=str(path)).fit(frame, (first + second) % 2)
+    told = [json.loads(line) for line in path.read_text().splitlines()]
+    trials = [one for one in told if one["event"] == "CrossTried"]
+    assert trials
+    assert all(one["took"] > 1000 for one in trials)
 
 
 def kinds() -> set[type[Event]]:

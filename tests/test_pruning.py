@@ -58,6 +58,9 @@ def test_crosses_go_and_the_score_stays(frame: pl.DataFrame, tmp_path: Path) -> 
     (taken,) = events(journal, "CrossesTakenOut")
     assert 0 < taken["n_after"] == len(model.crosses_) < taken["n_before"]
     assert model.crosses_[0].columns == ("c00", "c01")
+    refit = events(journal, "SetRefitted")[-1]
+    assert refit["n_crosses"] == taken["n_before"]
+    assert 0 < refit["took"] <= taken["took"]
     (stopped,), (finished,) = events(journal, "SearchStopped"), events(journal, "FitFinished")
     assert stopped["n_crosses"] == finished["n_crosses"] == len(model.crosses_)
     # The history has the whole search, and then the model.

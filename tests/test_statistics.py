@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -202,6 +203,13 @@ def test_ids_that_tell_nothing_have_no_statistics(seed: int) -> None:
 @pytest.mark.usefixtures("eager")
 class TestModels:
     """Models with statistics in every respect in which others are tested."""
+
+    def test_the_journal_has_the_seconds_of_their_whole_trial(self, tmp_path: Path) -> None:
+        fitted(ids(), journal=str(tmp_path / "journal"))
+        told = [json.loads(line) for line in (tmp_path / "journal").read_text().splitlines()]
+        (phase,) = (one for one in told if one.get("phase") == statistics.PHASE)
+        trial = next(one for one in told if one["event"] == "CrossTried" and one["cross"].endswith(" statistics"))
+        assert trial["took"] >= trial["seconds"] - phase["seconds"]
 
     def test_one_row_scores_as_many_do(self, tmp_path: Path) -> None:
         frame = ids()

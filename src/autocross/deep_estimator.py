@@ -6,7 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from autocross.errors import OptionError
-from autocross.estimator import FITTED, AutoCrossClassifier
+from autocross.estimator import OF_CLASSIFIER, AutoCrossClassifier
 from autocross.fitting.fit import LaterStage
 from autocross.options import DeepOptionList, DeepOptions, documented, values_of
 
@@ -45,4 +45,4 @@ class WideDeepClassifier(DeepOptionList, AutoCrossClassifier):
         return STAGE
 
 
-WideDeepClassifier.__doc__ = documented(WideDeepClassifier.__doc__, DeepOptionList, FITTED)
+WideDeepClassifier.__doc__ = documented(WideDeepClassifier.__doc__, DeepOptionList, OF_CLASSIFIER)

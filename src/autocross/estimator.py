@@ -52,9 +52,14 @@ FITTED = {
     "crosses_": "The crosses of the model, those that it would miss most first: their columns, gains and standard errors.",
     "history_": "The validation score after each cross that was accepted, with the seconds it took to get there, and at last that "
     "of the model, if crosses were taken out again.",
-    "path_": "How many crosses the model and the smaller ones have that `at` gives, and the validation score of each.",
+    "path_": "How many crosses the smaller models of the same fit and the model itself have, and the validation score of each.",
     "n_features_in_": "The number of columns of the table that was fitted.",
     "feature_names_in_": "The names of these columns, where the table had any.",
+}
+OF_CLASSIFIER = {
+    "classes_": "The two labels, the smaller one first.",
+    **FITTED,
+    "path_": FITTED["path_"] + " `at` gives these models.",
 }
 
 
@@ -282,9 +287,7 @@ class AutoCrossClassifier(ClassifierMixin, _Fitted):  # type: ignore[misc]
 
 
 AutoCross.__doc__ = documented(AutoCross.__doc__, OptionList, FITTED)
-AutoCrossClassifier.__doc__ = documented(
-    AutoCrossClassifier.__doc__, OptionList, {"classes_": "The two labels, the smaller one first.", **FITTED}
-)
+AutoCrossClassifier.__doc__ = documented(AutoCrossClassifier.__doc__, OptionList, OF_CLASSIFIER)
 
 
 def refit(model: Model, X: Any, y: Any, sample_weight: Any, options: Options, reporter: Reporter) -> Model:

@@ -36,7 +36,8 @@ class PhaseStarted(Event):
 
 @dataclass(frozen=True)
 class StepDone(Event):
-    """``score`` is the validation score after the step, in the user's metric, if the step produced one."""
+    """``score`` is the validation score after the step, in the user's metric, if the step produced one. More is better
+    in the scores of all events, so that log_loss has a minus."""
 
     phase: str
     step: int
@@ -47,7 +48,7 @@ class StepDone(Event):
 @dataclass(frozen=True)
 class CandidatesRanked(Event):
     """A rung of a tournament: how many candidates competed on how many rows, and the best five with their gains. ``took`` has the
-    seconds of the rung, and in other events those of a trial, a refit or a round."""
+    seconds of the rung."""
 
     round: int
     rung: int
@@ -60,7 +61,8 @@ class CandidatesRanked(Event):
 
 @dataclass(frozen=True)
 class CrossTried(Event):
-    """A proposal was judged: what it gained per row on fresh folds, the standard error, and what it needed to gain."""
+    """A proposal was judged: what it gained per row on fresh folds, the standard error, and what it needed to gain. ``took``
+    has the seconds of the trial, from coding the crosses to the verdict."""
 
     round: int
     cross: str
@@ -74,7 +76,8 @@ class CrossTried(Event):
 
 @dataclass(frozen=True)
 class SetRefitted(Event):
-    """The current set was fitted again on fresh folds."""
+    """The current set was fitted again on fresh folds, in a round or before crosses are taken out. ``took`` has the seconds of the
+    refit."""
 
     round: int
     n_crosses: int
@@ -83,8 +86,8 @@ class SetRefitted(Event):
 
 @dataclass(frozen=True)
 class RoundFinished(Event):
-    """A round of the search is over: how many candidates there were, how many crosses are in the set now, and the seconds of its
-    tournament, refit and trials."""
+    """A round of the search is over: how many candidates there were, how many crosses are in the set now. ``took`` has the
+    seconds of its tournament, refit and trials."""
 
     round: int
     n_candidates: int
@@ -95,13 +98,14 @@ class RoundFinished(Event):
 @dataclass(frozen=True)
 class CrossesTakenOut(Event):
     """Crosses were taken out when the search was over: how many there were, how many are left, and what a row that judges gains by
-    that, with the standard error; a loss is negative."""
+    that, with the standard error; a loss is negative. ``took`` has the seconds of all that, the refit of the whole set included."""
 
     n_before: int
     n_after: int
     gain: float
     error: float
     score: float
+    took: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,11 @@ class CountsWorkers(Protocol):
 
 Notify = Callable[[Event], None]
 WITHOUT = "The fit goes on without it."
+
+
+def as_reported(metric: str, score: float) -> float:
+    """A score as people know the metric. In a fit more is better, so that log_loss has a minus there."""
+    return -score if metric == "log_loss" else score
 
 
 def as_record(event: Event) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from autocross.table.columns import NO_TIME, TimeColumn
 ALL = 255
 KFOLD_ROWS = 250_000  # up to so many rows five folds are affordable; beyond, one holdout is precise enough
 FEWEST_PERIODS = 20
+SPANS = "spans"  # what periods are called that are cut by numbers of rows
 N_SPANS = N_FOLDS + 1  # of time, with forward folds: every model is judged by one, and the first is only learned from
 PERIODS = {"weeks": 7 * 86_400_000_000, "days": 86_400_000_000, "hours": 3_600_000_000}
 MONDAY = 4 * 86_400_000_000  # weeks begin on Monday; 1970 began on a Thursday
@@ -154,12 +155,12 @@ def by_time(micros: NDArray[np.int64], seed: int, holdout: bool, why: str) -> Fo
     name, period = periods(micros)
     if not holdout:
         folds = by_group(period, seed, holdout, why)
-        return replace(folds, kind="time", why=f"{why}; folds of whole {name}", clusters=name)
+        return replace(folds, kind="time", why=f"{why}; folds of whole {in_full(name)}", clusters=name)
     _, index, counts = np.unique(period, return_inverse=True, return_counts=True)
     later = np.cumsum(counts[::-1])[::-1]  # rows in this period or after it
     held = later <= max(len(micros) / N_FOLDS, later[-1])
     plan = FoldPlan(1, holdout=True, by_cluster=np.where(held, 0, 1).astype(np.uint8))
-    return Folds(plan, len(micros), "time", f"{why}; the last {name} are the holdout", index, len(counts), name)
+    return Folds(plan, len(micros), "time", f"{why}; the last {in_full(name)} are the holdout", index, len(counts), name)
 
 
 def by_earlier_time(micros: NDArray[np.int64], column: str, holdout: bool, why: str) -> Folds:
@@ -180,11 +181,17 @@ def by_earlier_time(micros: NDArray[np.int64], column: str, holdout: bool, why: 
         )
     if holdout or len(rows) == 2:
         plan = FoldPlan(1, holdout=True, by_cluster=np.where(span == len(rows) - 1, 0, 1).astype(np.uint8))
-        why = f"{why}; the last {name} are the holdout"
+        why = f"{why}; the last {in_full(name)} are the holdout"
     else:
         plan = forward_plan(span)
-        why = f"{why}; {len(rows)} spans of whole {name}, each judged by a model of those before"
+        whole = in_full(name) if name == SPANS else f"spans of whole {name}"
+        why = f"{why}; {len(rows)} {whole}, each judged by a model of those before"
     return Folds(plan, len(micros), "forward", why, index, len(counts), name)
+
+
+def in_full(periods: str) -> str:
+    """The name of periods with what it leaves open."""
+    return "spans of about equal numbers of rows" if periods == SPANS else periods
 
 
 def spans(counts: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -216,7 +223,7 @@ def periods(micros: NDArray[np.int64]) -> tuple[str, NDArray[np.int64]]:
 
 
 def kinds_of_periods(micros: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """The kinds of periods of which there are enough, the longest first, with the period of each row. The last kind is stretches
+    """The kinds of periods of which there are enough, the longest first, with the period of each row. The last kind is spans
     with equally many rows. Rows without a time are the earliest."""
     for name, length in PERIODS.items():
         period = np.where(micros == NO_TIME, np.int64(-(2**62)), (micros - MONDAY) // length)
@@ -224,4 +231,4 @@ def kinds_of_periods(micros: NDArray[np.int64]) -> Iterator[tuple[str, NDArray[n
             yield name, period
     _, rank = np.unique(micros, return_inverse=True)
     below = np.cumsum(np.bincount(rank)) - 1
-    yield "stretches", (below * FEWEST_PERIODS // len(micros))[rank]
+    yield SPANS, (below * FEWEST_PERIODS // len(micros))[rank]

@@ -26,13 +26,12 @@ DECIMALS = (".", ",")
 
 # Bounds that no sensible value comes near. A number beyond them is a typing error, which would fail late and obscurely.
 MOST_JOBS = 1024  # threads or workers; an engine starts that many, on whatever machine it runs
-MANY = 1_000_000  # crosses, columns of a cross, bins, sizes of layers: each takes memory
+MANY = 1_000_000  # crosses, columns of a cross, bins: each takes memory
 MOST_ROWS = 10**12
 MOST_SECONDS = 10**9  # 30 years
 GRACE = 1.0  # seconds that are added to every time limit; otherwise a short one would leave nothing to learn from
 MOST_GIB = 2**20  # a pebibyte
 LARGEST_SEED = 2**63 - 1  # PyTorch takes 64 bits, and numbers are added to the seed for folds of later rounds
-MOST_HIDDEN = 99  # layers of a network, as many as a saved model may have
 
 
 def option(

@@ -18,7 +18,7 @@ from autocross.checks import Facts, require
 from autocross.encoding.column import Arrays, ColumnEncoder, Stem, StoredArrays
 from autocross.encoding.discretize import Bins
 from autocross.encoding.plan import EncodingPlan, tallied
-from autocross.encoding.values import Part, Span
+from autocross.encoding.values import EPOCH, Part, Span
 from autocross.features import FIRST, MISSING, RARE, TOGETHER, Field, FieldCodes, narrowest
 from autocross.table.columns import NO_TIME, NumberColumn, TimeColumn
 from autocross.table.schema import ColumnSchema
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 DAY = 86_400_000_000
 ROUND = (DAY, 3_600_000_000, 60_000_000, 1_000_000)  # a bin begins at a full day, hour, minute or second, if one is there
-EPOCH, MICROSECOND = datetime(1970, 1, 1), timedelta(microseconds=1)
+MICROSECOND = timedelta(microseconds=1)
 EARLIEST, LATEST = ((end - EPOCH) // MICROSECOND for end in (datetime.min, datetime.max))
 # The values that each part of the calendar may have. Years are bounded because moments are kept in microseconds.
 PARTS = {

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from autocross.features import MISSING
+
+EPOCH = datetime(1970, 1, 1)  # from which microseconds are counted
 
 
 @dataclass(frozen=True)

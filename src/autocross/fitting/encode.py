@@ -266,9 +266,10 @@ def decide_folds(
         return replace(folds, column=options.groups or "") if folds.kind == "group" else folds
 
     folds = redraw(run.seed)
-    share = "the last sixth" if folds.kind == "forward" else "a fifth"
-    judged_by = f"holdout of {share}" if holdout else f"{folds.n_models} folds"
-    run.rule("evaluation", judged_by, "given" if options.evaluation != "auto" else f"rule for {n_rows:,} rows")
+    share = "the last span of time" if folds.kind == "forward" else "a fifth"
+    judged_by = f"holdout of {share}" if folds.plan.holdout else f"{folds.n_models} fold{'s' if folds.n_models > 1 else ''}"
+    why = "given" if options.evaluation != "auto" else f"rule for {n_rows:,} rows"
+    run.rule("evaluation", judged_by, why if folds.plan.holdout == holdout else "there are only two spans of time")
     run.rule("split", folds.kind, folds.why)
     return folds, redraw
 

@@ -13,7 +13,7 @@ from autocross import folds as splits
 from autocross import reading
 from autocross.blocks import INTERCEPT, Block, draw_folds, keep_fields, narrowed
 from autocross.encoding.encoder import Encoder
-from autocross.events import PhaseStarted, StepDone
+from autocross.events import PhaseStarted, StepDone, as_reported
 from autocross.features import Penalty, least_rows
 from autocross.fitting import leaks
 from autocross.fitting.encode import Encoded
@@ -229,9 +229,10 @@ def compared(folds: Folds, metric: Metric, score: float, at_random: float) -> st
     elif folds.kind == "time" and folds.plan.holdout:
         judged, use = f"The last {of} are the holdout", f"predicting later {folds.clusters}"
     else:
-        judged, use = f"Folds are whole {of}", f"predicting new {folds.clusters}"
+        judged = f"Some {of} are the holdout" if folds.plan.holdout else f"Folds are whole {of}"
+        use = f"predicting new {folds.clusters}"
     chosen = "a random holdout" if folds.plan.holdout else "random folds"
     return (
-        f"{judged}, as for {use}: LR has {word} {score:.4f}. With {chosen} (split='random'), as for rows of the same "
-        f"{folds.clusters}, it would have {at_random:.4f}."
+        f"{judged}, as for {use}: LR has {word} {as_reported(metric, score):.4f}. With {chosen} (split='random'), as for rows of "
+        f"the same {folds.clusters}, it would have {as_reported(metric, at_random):.4f}."
     )

@@ -18,6 +18,7 @@ from autocross.events import (
     SearchStopped,
     StepDone,
     WorkersCounted,
+    as_reported,
 )
 
 DISPLAY = "The progress display"
@@ -37,17 +38,19 @@ def line(event: Event, metric: str, time_limit: float | None = None) -> str | No
     if isinstance(event, PhaseStarted):
         return event.phase
     if isinstance(event, StepDone):
-        return f"  {event.detail}" + ("" if event.score is None else f"   {metric} {event.score:.4f}")
+        return f"  {event.detail}" + ("" if event.score is None else f"   {scored(metric, event.score)}")
     if isinstance(event, CandidatesRanked):
         best = ", ".join(f"{name} {gain:+.3g}" for name, gain in event.best)
         return f"  {where(event, time_limit)}: {best}"
     if isinstance(event, CrossTried):
         sign, verb = ("+", "needed") if event.accepted else ("-", "would have needed")
-        gained = f"gained {event.gain:.5f} ± {event.error:.5f} a row, {verb} {event.needed:.5f}"
-        return f"  {sign} {event.cross}   {gained}   {metric} {event.score:.4f}"
+        changed = f"{gained(event.gain, event.error)}, {verb} {event.needed:.5f}"
+        return f"  {sign} {event.cross}   {changed}   {scored(metric, event.score)}"
     if isinstance(event, CrossesTakenOut):
-        gained = f"gained {event.gain:.5f} ± {event.error:.5f} a row without the others"
-        return f"  {event.n_after} of {event.n_before} crosses kept   {gained}   {metric} {event.score:.4f}"
+        if event.n_after == event.n_before:
+            return f"  nothing is taken out, all crosses stay: {event.n_after}   {scored(metric, event.score)}"
+        changed = f"{gained(event.gain, event.error)} without the others"
+        return f"  {event.n_after} of {event.n_before} crosses kept   {changed}   {scored(metric, event.score)}"
     if isinstance(event, WorkersCounted):
         lost = f" ({event.lost} lost and replaced)" if event.lost else ""
         moved = f"{event.moved_since / 2**20:,.1f} MiB moved, {event.moved / 2**20:,.1f} in all"
@@ -59,9 +62,19 @@ def line(event: Event, metric: str, time_limit: float | None = None) -> str | No
     if isinstance(event, Noticed) and not event.warning:
         return f"  {event.message}"
     if isinstance(event, FitFinished):
-        score = "" if event.score is None else f", validation {metric} {event.score:.4f}"
+        score = "" if event.score is None else f", validation {scored(metric, event.score)}"
         return f"done: {event.n_rows:,} rows, {event.n_fields} fields, {event.n_crosses} crosses{score}"
     return None
+
+
+def scored(metric: str, score: float) -> str:
+    """A validation score in words."""
+    return f"{metric} {as_reported(metric, score):.4f}"
+
+
+def gained(gain: float, error: float) -> str:
+    """What a row gains or loses, with the standard error, in words."""
+    return f"{'lost' if gain < 0 else 'gained'} {abs(gain):.5f} ± {error:.5f} a row"
 
 
 def where(event: CandidatesRanked, time_limit: float | None) -> str:
@@ -148,7 +161,7 @@ class LiveDisplay:
         """The best score so far, including this one, in words."""
         if score is not None:
             self.best = score if self.best is None else max(self.best, score)
-        return "" if self.best is None else f"best {self.metric} {self.best:.4f}"
+        return "" if self.best is None else f"best {scored(self.metric, self.best)}"
 
     def finish_phase(self) -> None:
         for task in self.progress.tasks:

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from autocross.checks import MOST_WEIGHT, Facts, is_count, require
 from autocross.features import FieldCodes
-from autocross.options import MOST_HIDDEN
 from autocross.producer.addition import Addition, Arrays
 from autocross.producer.container import Container
 from autocross.producer.inputs import as_row
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 8192  # limits the memory of intermediate results
 DIGITS = 53  # of a float
 LEAST_POWER = -700  # inputs far below 2 to this power count as zero
+MOST_HIDDEN = 99  # layers between the embeddings and the log-odds
 
 Array = NDArray[np.float32]
 Floats = NDArray[np.float64]

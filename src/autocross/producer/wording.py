@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from autocross.encoding.values import Hash, Hashed, Interval, Missing, Part, Rare, Span, Text, Value
+from autocross.encoding.values import EPOCH, Hash, Hashed, Interval, Missing, Part, Rare, Span, Text, Value
 
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-EPOCH = datetime(1970, 1, 1)
 FEWEST_DIGITS, MOST_DIGITS = 6, 17  # digits of a bound; 17 tell all floats apart
 CLOSE = 0.01  # largest rounding, as a share of the distance to the next bound
 # Texts that could be mistaken for "(missing)" and the like, or for such a text in quotes.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from autocross.events import as_reported
 from autocross.producer.kinds import KINDS
 from autocross.producer.model import Model
 
@@ -69,7 +70,8 @@ def summary(model: Model) -> dict[str, Any]:
 
 def in_words(facts: dict[str, Any]) -> str:
     """The summary as a page of text."""
-    score = "" if facts["validation_score"] is None else f", validation {facts['metric']} {facts['validation_score']:.4f}"
+    metric, score = facts["metric"], facts["validation_score"]
+    score = "" if score is None else f", validation {metric} {as_reported(metric, score):.4f}"
     lines = [f"P({facts['target']} = {facts['positive']!r}), fitted to {facts['n_rows']:,} rows{score}", "", "rules"]
     lines += [f"  {rule['name']:14} {rule['value']} ({rule['why']})" for rule in facts["rules"]]
     for key, kind in KINDS.items():

@@ -111,14 +111,16 @@ class Accepted:
 class Proposal:
     """Crosses that are accepted or refused together, and a regression of the set with them, in which their weights are still zero.
 
-    ``near`` has the terms that share a column with the proposal, its own included. ``n_rivals`` is the number of candidates from
-    which the proposal was chosen by its gain, or None if it was not chosen by its gain.
+    Its trial ``began`` so many seconds after the call of fit, before its crosses were coded. ``near`` has the terms that share a
+    column with the proposal, its own included. ``n_rivals`` is the number of candidates from which the proposal was chosen by its
+    gain, or None if it was not chosen by its gain.
     """
 
     name: str
     crosses: Sequence[Coded]
     regression: Regression
     trial: Trial
+    began: float
     near: Sequence[Cross] = ()
     n_rivals: int | None = None
 
@@ -177,7 +179,7 @@ class Judge:
     def judge(self, proposal: Proposal, has_crosses: bool, former_score: float, round: int) -> Verdict | None:
         """What the proposal gains over the remembered set, or None if that is not enough. ``has_crosses`` says whether the
         remembered set has crosses."""
-        trial, regression, began = proposal.trial, proposal.regression, self.reporter.seconds
+        trial, regression = proposal.trial, proposal.regression
         errors = proposal.errors(has_crosses)
         regression.converge(FINE, trial.look, proposal.first)
         gain, error = self.gain(regression)
@@ -187,22 +189,21 @@ class Judge:
         if trial.settle and (errors is None or gain > errors * error):
             regression.converge(FINE, trial.settle)
         verdict = Verdict(gain, error, self.score(regression))
-        return self.decide(proposal, errors, verdict, former_score, round, began)
+        return self.decide(proposal, errors, verdict, former_score, round)
 
     def blend(
         self, proposal: Proposal, shares: Sequence[float], has_crosses: bool, former_score: float, round: int
     ) -> tuple[float, Verdict] | None:
         """What a fitted regression gains if it is blended with the remembered one, and the best of these shares for its log-odds;
         None if that is not enough."""
-        regression, began = proposal.regression, self.reporter.seconds
-        gains = {}
+        regression, gains = proposal.regression, {}
         for share in shares:
             self.mix(regression, share)
             gains[share] = self.gain(regression)
         best = max(shares, key=lambda share: gains[share][0])
         self.mix(regression, best)
         verdict = Verdict(*gains[best], self.score(regression))
-        decided = self.decide(proposal, proposal.errors(has_crosses), verdict, former_score, round, began)
+        decided = self.decide(proposal, proposal.errors(has_crosses), verdict, former_score, round)
         return None if decided is None else (best, decided)
 
     def mix(self, regression: Regression, share: float) -> None:
@@ -210,17 +211,14 @@ class Judge:
         regression.restore()
         self.engine.each(mix, share)
 
-    def decide(
-        self, proposal: Proposal, errors: float | None, verdict: Verdict, former_score: float, round: int, began: float
-    ) -> Verdict | None:
-        """The verdict if the proposal is accepted: its gain must exceed so many standard errors, and the score must rise. The trial
-        ``began`` so many seconds after the call of fit."""
+    def decide(self, proposal: Proposal, errors: float | None, verdict: Verdict, former_score: float, round: int) -> Verdict | None:
+        """The verdict if the proposal is accepted: its gain must exceed so many standard errors, and the score must rise."""
         needed = 0.0 if errors is None else errors * verdict.error
         # If all rows that judge have one label, there is no AUC, and the loss alone decides.
         risen = verdict.score > former_score + proposal.trial.lift or (math.isnan(verdict.score) and errors is not None)
         accepted = (errors is None or verdict.gain > needed) and risen
         facts = {"cross": proposal.name, "gain": verdict.gain, "error": verdict.error, "needed": needed, "accepted": accepted}
-        self.reporter.tell(CrossTried, round=round, **facts, score=verdict.score, took=self.reporter.seconds - began)
+        self.reporter.tell(CrossTried, round=round, **facts, score=verdict.score, took=self.reporter.seconds - proposal.began)
         return verdict if accepted else None
 
     def gain(self, regression: Regression) -> tuple[float, float]:

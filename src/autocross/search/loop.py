@@ -255,13 +255,13 @@ class Search:
 
     def propose(self, state: State, best: fieldwise.Candidate, n_rivals: int, trial: Trial) -> State | None:
         """The state with the cross, or None if the cross is refused."""
-        regression, cross = state.regression.branch(), best.cross
+        began, regression, cross = self.reporter.seconds, state.regression.branch(), best.cross
         coder, n_collisions = self.codes.code(best, regression.min_count)
         field = coder.field([self.fields[number] for number in cross])
         penalty = best.penalty.times(self.policy.shrink)
         regression.add(cross, field, penalty)
         near = [term for term in regression.terms if not self.columns(term).isdisjoint(self.columns(cross))]
-        proposal = Proposal(field.name, [(coder, n_collisions)], regression, trial, near, n_rivals)
+        proposal = Proposal(field.name, [(coder, n_collisions)], regression, trial, began, near, n_rivals)
         verdict = self.judge.judge(proposal, bool(state.accepted), state.score, state.round)
         if verdict is None:
             return None

@@ -15,7 +15,7 @@ import numpy as np
 from autocross.blocks import COUNT, RATE, Block, Cross
 from autocross.crossing import CrossCoder
 from autocross.engines import changes
-from autocross.events import CrossesTakenOut, PhaseStarted
+from autocross.events import CrossesTakenOut, PhaseStarted, SetRefitted
 from autocross.features import Penalty
 from autocross.models import tuning
 from autocross.models.logistic import Regression, again, try_scales
@@ -56,15 +56,16 @@ def prune(search: Search, state: State, fields: Mapping[Cross, Penalty]) -> tupl
     policy = search.policy.pruning
     if policy is None or not state.accepted:
         return state, []
+    began = search.reporter.seconds
     search.reporter.tell(PhaseStarted, phase=PHASE, steps=1)
     path = steps_down(search, refitted(search, state), policy, fields)
     chosen = smallest_of_most_gain(path, policy) if search.options.size == "small" else last_without_loss(path, policy)
     in_order = order_of(path)
     kept = [ordered(step.state, in_order) for step in path if step.n in policy.stops and step.n < chosen.n]
     facts = {"n_before": len(state.accepted), "n_after": chosen.n, "gain": chosen.gain, "error": chosen.error}
-    search.reporter.tell(CrossesTakenOut, **facts, score=chosen.state.score)
     search.forget_all_but([chosen.state])
     search.engine.former_of = None  # of a blend, the blocks have laid aside other odds
+    search.reporter.tell(CrossesTakenOut, **facts, score=chosen.state.score, took=search.reporter.seconds - began)
     return ordered(chosen.state, in_order), kept[::-1]
 
 
@@ -73,7 +74,7 @@ def prune(search: Search, state: State, fields: Mapping[Cross, Penalty]) -> tupl
 
 def refitted(search: Search, state: State) -> State:
     """The set on fresh folds, with the statistics that it has. Its odds are in the blocks."""
-    regression, known = state.regression, state.statistics
+    began, regression, known = search.reporter.seconds, state.regression, state.statistics
     if regression.n_models > 1:
         search.draw_folds(state.round + 1, regression.n_models)
         regression = again(regression, FINE, tuning.MAX_SWEEPS)
@@ -90,6 +91,8 @@ def refitted(search: Search, state: State) -> State:
             known = known.branch()
     fresh = replace(state, regression=regression, statistics=known, round=state.round + 1)
     show(search, fresh)
+    n_crosses, took = len(state.accepted), search.reporter.seconds - began
+    search.reporter.tell(SetRefitted, round=fresh.round, n_crosses=n_crosses, took=took)
     return replace(fresh, score=search.score(shown(fresh)))
 
 

@@ -100,7 +100,7 @@ def weights(regression: Regression, coder: CrossCoder, counts: Ints, base: float
 
 def propose(search: Search, state: State) -> State | None:
     """The state with the statistics that help, or None."""
-    policy, accepted = search.policy.statistics, state.accepted
+    policy, accepted, began = search.policy.statistics, state.accepted, search.reporter.seconds
     if policy is None:
         return None
     crosses = with_many_values(search, state.regression, policy)
@@ -126,7 +126,7 @@ def propose(search: Search, state: State) -> State | None:
     for _ in range(tuning.CYCLES):
         choose_penalties(regression, coders)
         regression.converge(FINE, policy.trial.settle)
-    proposal = Proposal(f"{len(coders)} statistics", (), regression, policy.trial)
+    proposal = Proposal(f"{len(coders)} statistics", (), regression, policy.trial, began)
     blended = search.judge.blend(proposal, policy.shares, bool(accepted), score, state.round)
     if blended is None:
         forget(engine, coders)

@@ -70,8 +70,9 @@ def is_sparse(search: Search, cross: Cross) -> bool:
 
 def propose(search: Search, state: State, group: Group, crosses: list[Cross]) -> State | None:
     """The state with these crosses of a group, or None if they are refused."""
+    began = search.reporter.seconds
     broad, coded = with_all(search, state.regression, crosses, group)
-    proposal = Proposal(f"{len(coded)} crosses together", coded, broad, group.trial)
+    proposal = Proposal(f"{len(coded)} crosses together", coded, broad, group.trial, began)
     verdict = search.judge.judge(proposal, bool(state.accepted), state.score, state.round)
     if verdict is None:
         return None

@@ -464,6 +464,21 @@ def test_folds_are_those_of_the_package(given: dict[str, Any], people: pl.DataFr
         assert all(len(np.unique(folds.fold[groups == group])) == 1 for group in np.unique(groups))
 
 
+@pytest.mark.parametrize(
+    ("given", "own"),
+    [({"evaluation": "holdout"}, False), ({"time": "t", "split": "forward"}, False), ({"time": "t"}, True), ({}, True)],
+)
+def test_the_score_stays_that_of_the_regression_where_folds_are_replaced(given: dict[str, Any], own: bool) -> None:
+    frame = smooth_table().with_columns(t=pl.int_range(4000))
+    options = {"max_crosses": 0, "types": {"t": "ignore"}, **given}
+    both = make(**options).fit(frame, "y").model_
+    alone = AutoCrossClassifier(quiet=True, engine="serial", **options).fit(frame, "y").model_
+    assert both.additions
+    assert both.about.score is not None and alone.about.score is not None
+    assert (both.about.score > alone.about.score + 0.2) == own
+    assert own or both.about.score == alone.about.score
+
+
 @pytest.mark.usefixtures("eager")
 def test_networks_see_statistics_as_well(tmp_path: Path) -> None:
     frame = ids().with_columns(other=np.random.default_rng(4).normal(40, 10, 3000))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from autocross.errors import AutoCrossError, OptionError
 from autocross.events import PhaseStarted, StepDone
 from autocross.features import FieldCodes
-from autocross.fitting.crossfit import CrossFit, cross_fit, folds_for
+from autocross.fitting.crossfit import CrossFit, are_replaced, cross_fit, folds_for
 from autocross.fitting.encode import Encoded
 from autocross.fitting.finish import Finished
 from autocross.fitting.fit import LaterStage
@@ -163,7 +163,9 @@ def blended(run: Run, stopping: Stopping, encoded: Encoded, finished: Finished, 
         return finished
     run.rule("share of the networks", share, f"lowest loss on {int(judged.sum()):,} rows left out")
     matrices, biases = wide_deep.side_by_side(networks)
-    score = measure(options.metric, label, blends[share], weight)
+    score = finished.score
+    if not are_replaced(encoded.folds):  # a score on other folds would not be of the split that the model reports
+        score = measure(options.metric, label, blends[share], weight)
     return replace(finished, score=score, additions=(*finished.additions, Network(share, inputs, matrices, biases)))
 
 

@@ -120,6 +120,69 @@ def test_where_the_network_adds_nothing_the_model_is_the_regression() -> None:
     np.testing.assert_array_equal(model.predict_proba(frame), wide.predict_proba(frame))
 
 
+def few_rows(n_rarer: int) -> pl.DataFrame:
+    """Noise, and a label with so many rows of its rarer value."""
+    rng = np.random.default_rng(6)
+    return pl.DataFrame({"a": rng.random(400), "b": rng.random(400), "y": rng.permutation(400) < n_rarer})
+
+
+@pytest.mark.parametrize(("n_rarer", "trains"), [(99, False), (100, True)])
+def test_few_rows_of_the_rarer_label_train_no_networks(n_rarer: int, trains: bool, tmp_path: Path) -> None:
+    frame, journal = few_rows(n_rarer), tmp_path / "journal.jsonl"
+    model = make(max_crosses=0, epochs=1, journal=str(journal)).fit(frame, "y")
+    assert ('"training the networks"' in journal.read_text()) == trains
+    assert ("no networks: they need 100 rows of the rarer label, and there are 99" in journal.read_text()) != trains
+    if not trains:
+        wide = AutoCrossClassifier(quiet=True, engine="serial", max_crosses=0).fit(frame, "y")
+        assert not model.model_.additions
+        np.testing.assert_array_equal(model.predict_proba(frame), wide.predict_proba(frame))
+
+
+@pytest.mark.parametrize("label", [True, False])
+def test_rows_drawn_of_one_label_train_no_networks(label: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = few_rows(200)
+    of_one_label = np.flatnonzero(frame["y"].to_numpy() == label)
+    monkeypatch.setattr(deepen, "drawn", lambda seed, n_rows: of_one_label)
+    assert not make(max_crosses=0).fit(frame, "y").model_.additions
+
+
+def test_rows_without_weight_do_not_count() -> None:
+    label, weight = np.array([0, 0, 0, 1, 1], np.uint8), np.array([1, 1, 2, 1, 0], np.float32)
+    assert deepen.n_rarer(label, weight) == 1
+    assert deepen.n_rarer(label, weight * np.float32(1e-20)) == 1
+    assert deepen.n_rarer(label, np.where(label, 1e-38, weight).astype(np.float32)) == 0
+    assert deepen.n_rarer(label, weight * 0) == 0
+    assert deepen.n_rarer(label[:3], weight[:3]) == 0
+
+
+def test_networks_that_no_epoch_has_helped_do_not_count() -> None:
+    """They say the same about every row, which may still be better than a regression that has learned chance."""
+    train = wide_deep.train
+
+    def harmed(examples: wide_deep.Examples, left_out: Any, *args: Any) -> Any:
+        members, _ = train(replace(examples, label=np.where(left_out, 1 - examples.label, examples.label)), left_out, *args)
+        assert members.epoch == 0
+        return members, np.where(examples.label[left_out] == 1, 9.0, -9.0)  # would be taken if they counted
+
+    with patch.object(wide_deep, "train", harmed):
+        model = make(max_crosses=0).fit(smooth_table(), "y")
+    assert not model.model_.additions
+
+
+def test_a_blend_must_gain_more_than_a_standard_error() -> None:
+    rng = np.random.default_rng(8)
+    label, before = rng.integers(0, 2, 1000).astype(np.uint8), np.zeros(1000)
+    towards = np.where(label == 1, 0.1, -0.1)
+    right = rng.random(1000)
+    one = np.ones(1000)
+    assert deepen.gains(label, before, np.where(right < 0.9, towards, -towards), one)
+    assert not deepen.gains(label, before, np.where(right < 0.5, towards, -towards), one)
+    assert not deepen.gains(label, before, before, one)
+    mixed = np.where(right < 0.6, towards, -towards)
+    assert deepen.gains(label, before, mixed, one)
+    assert not deepen.gains(label, before, mixed, np.where(right < 0.6, 0.1, 1.0))  # weighted as the rows are
+
+
 def test_the_same_seed_gives_the_same_model(people: pl.DataFrame) -> None:
     torch.manual_seed(1)
     one = make(epochs=2, random_state=3).fit(people, "bought").decision_function(people)
@@ -399,6 +462,21 @@ def test_folds_are_those_of_the_package(given: dict[str, Any], people: pl.DataFr
     if "groups" in given:
         groups = people["job"].fill_null("").to_numpy()
         assert all(len(np.unique(folds.fold[groups == group])) == 1 for group in np.unique(groups))
+
+
+@pytest.mark.parametrize(
+    ("given", "own"),
+    [({"evaluation": "holdout"}, False), ({"time": "t", "split": "forward"}, False), ({"time": "t"}, True), ({}, True)],
+)
+def test_the_score_stays_that_of_the_regression_where_folds_are_replaced(given: dict[str, Any], own: bool) -> None:
+    frame = smooth_table().with_columns(t=pl.int_range(4000))
+    options = {"max_crosses": 0, "types": {"t": "ignore"}, **given}
+    both = make(**options).fit(frame, "y").model_
+    alone = AutoCrossClassifier(quiet=True, engine="serial", **options).fit(frame, "y").model_
+    assert both.additions
+    assert both.about.score is not None and alone.about.score is not None
+    assert (both.about.score > alone.about.score + 0.2) == own
+    assert own or both.about.score == alone.about.score
 
 
 @pytest.mark.usefixtures("eager")

@@ -34,11 +34,16 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+def are_replaced(folds: Folds) -> bool:
+    """Whether these folds of the search would leave rows that no model is judged by, so that networks need other ones."""
+    return folds.plan.holdout or folds.plan.forward
+
+
 def folds_for(run: Run, encoded: Encoded) -> Folds:
     """Folds of the same kind as those of the search, so that every row is in one of several. Instead of a holdout, and of folds
     that look ahead, there are folds of rows, groups or spans of time."""
     folds = encoded.redraw(run.seed + OTHER_FOLDS)
-    if not folds.plan.holdout and not folds.plan.forward:
+    if not are_replaced(folds):
         return folds
     if folds.cluster is None or folds.n_clusters < 2:
         return splits.by_row(folds.n_rows, run.seed + OTHER_FOLDS, False, folds.why)

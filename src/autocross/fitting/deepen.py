@@ -13,29 +13,32 @@ from numpy.typing import NDArray
 from autocross.errors import AutoCrossError, OptionError
 from autocross.events import PhaseStarted, StepDone
 from autocross.features import FieldCodes
-from autocross.fitting.crossfit import CrossFit, cross_fit, folds_for
+from autocross.fitting.crossfit import CrossFit, are_replaced, cross_fit, folds_for
 from autocross.fitting.encode import Encoded
 from autocross.fitting.finish import Finished
 from autocross.fitting.fit import LaterStage
 from autocross.fitting.run import Run
 from autocross.hashing import mix
 from autocross.models import wide_deep
-from autocross.models.metrics import log_loss, measure
+from autocross.models.metrics import log_loss, log_losses, measure
 from autocross.options import DeepOptions, Options
 from autocross.producer.inputs import PER_TERM, Inputs, knots_of, known_terms, numbers_of
 from autocross.producer.network import Network
+from autocross.search.policy import policy_of
 from autocross.search.stopping import Stopped, Stopping
 from autocross.table.coerce import typed
-from autocross.table.source import Source
+from autocross.table.source import Part, Source
 
 NETWORK_SHARE = 0.5  # share of the time limit that is kept for the networks
 MOST_ROWS = 250_000  # rows that the networks learn from, drawn at random if there are more
 MOST_TERMS, MOST_NUMBERS = 64, 24  # what the networks see at most: one row must be scored fast
 SHARES = tuple(tenth / 10 for tenth in range(11))  # of the networks in a blend
 LEAST_SPREAD = (1e-6, 1e-6, 0.1)  # of weights, log-odds and numbers of rows: all bins of equal counts have the same number
+LEAST_WEIGHT = 1e-30  # of a row that counts, as a share of the mean weight: far less is zero in single precision
 PHASE = "training the networks"
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 
 def check(options: Options, source: Source) -> None:
@@ -50,13 +53,30 @@ def check(options: Options, source: Source) -> None:
 
 
 def deepen(run: Run, source: Source, encoded: Encoded, finished: Finished) -> Finished:
-    """Train networks on what regressions say about rows that they did not learn from. If there is no time for that, or no gain,
-    the regression stays alone."""
+    """Train networks on what regressions say about rows that they did not learn from. If there are too few rows or no time for
+    that, or if there is no gain, the regression stays alone."""
     stopping = run.stopping.for_all()
+    (part,) = source.parts(source.names)
+    label, kept = encoded.rows.classes.codes(part.label), drawn(run.seed, encoded.rows.n_rows)
+    found, fewest = n_rarer(label[kept], part.weight[kept]), policy_of(run.options).fewest_rarer
+    if found < fewest:
+        run.reporter.notice(f"no networks: they need {fewest} rows of the rarer label, and there are {found}")
+        return finished
     with suppress(Stopped):
         run.engine.between = stopping.check
-        return blended(run, stopping, encoded, finished, Rows.of(run, source, encoded, finished))
+        return blended(run, stopping, encoded, finished, Rows.of(run, encoded, finished, part, label, kept))
     return finished
+
+
+def drawn(seed: int, n_rows: int) -> Ints:
+    """The rows that networks learn from."""
+    rows = np.arange(n_rows)
+    return rows if n_rows <= MOST_ROWS else np.sort(np.argsort(mix(seed + 2_000_003, rows))[:MOST_ROWS])
+
+
+def n_rarer(label: NDArray[np.uint8], weight: NDArray[np.float32]) -> int:
+    """The rows of the rarer label that have a weight."""
+    return int(np.bincount(label[weight > LEAST_WEIGHT * weight.mean(dtype=np.float64)], minlength=2).min())
 
 
 STAGE = LaterStage(NETWORK_SHARE, check, deepen)
@@ -74,17 +94,15 @@ class Rows:
     numbers: Floats
 
     @classmethod
-    def of(cls, run: Run, source: Source, encoded: Encoded, finished: Finished) -> Rows:
+    def of(cls, run: Run, encoded: Encoded, finished: Finished, part: Part, label: NDArray[np.uint8], kept: Ints) -> Rows:
         producer = finished.producer
-        (part,) = source.parts(source.names)
         table = typed(part.features, producer.encoder.schema)
-        codes, label = producer.codes(table), encoded.rows.classes.codes(part.label)
+        codes = producer.codes(table)
         crossed = cross_fit(run, encoded, finished, codes, label, folds_for(run, encoded))
         encoders = producer.encoder.columns  # a number may have two, if it has a coarse field
         columns = tuple(dict.fromkeys(one.column.name for one in encoders if one.column.kind == "numerical"))
         numbers, weight = numbers_of(table, columns), part.weight.astype(np.float64)
-        if len(label) > MOST_ROWS:
-            kept = np.sort(np.argsort(mix(run.seed + 2_000_003, np.arange(len(label))))[:MOST_ROWS])
+        if len(kept) < len(label):
             codes, label, numbers, weight = [coded.take(kept) for coded in codes], label[kept], numbers[kept], weight[kept]
             crossed = crossed.of_rows(kept)
         return cls(crossed, codes, label, weight / weight.mean(), columns, numbers)
@@ -133,20 +151,28 @@ def blended(run: Run, stopping: Stopping, encoded: Encoded, finished: Finished, 
             left_out = fold == number
             if watch.begin(number) and left_out.any() and not left_out.all():
                 members, found = wide_deep.train(examples, left_out, run.seed + number, options.epochs, watch)
-                if watch.n_epochs:
+                if members.epoch:  # otherwise they know no more than the share of positives
                     networks.append(members)
                     log_odds[left_out], judged[left_out] = found, True
     label, weight = rows.label[judged], rows.weight[judged]
-    both = alone[judged], log_odds[judged]
-    losses = [log_loss(label, (1 - share) * both[0] + share * both[1], weight) for share in SHARES]
-    share = SHARES[int(np.argmin(losses))] if networks else 0.0
-    if not share:
+    alone, log_odds = alone[judged], log_odds[judged]
+    blends = {share: (1 - share) * alone + share * log_odds for share in SHARES}
+    share = min(SHARES, key=lambda share: log_loss(label, blends[share], weight))
+    if not networks or not gains(label, alone, blends[share], weight):
         run.reporter.notice("networks do not lower the loss on the rows left out: the model is that of the regression alone")
         return finished
     run.rule("share of the networks", share, f"lowest loss on {int(judged.sum()):,} rows left out")
     matrices, biases = wide_deep.side_by_side(networks)
-    score = measure(options.metric, label, (1 - share) * both[0] + share * both[1], weight)
+    score = finished.score
+    if not are_replaced(encoded.folds):  # a score on other folds would not be of the split that the model reports
+        score = measure(options.metric, label, blends[share], weight)
     return replace(finished, score=score, additions=(*finished.additions, Network(share, inputs, matrices, biases)))
+
+
+def gains(label: NDArray[np.uint8], before: Floats, after: Floats, weight: Floats) -> bool:
+    """Whether the loss falls by more than chance: what a row gains on average must exceed its standard error."""
+    gain = weight * (log_losses(label, before) - log_losses(label, after))
+    return bool(gain.mean() > gain.std() / len(gain) ** 0.5)
 
 
 class Told(wide_deep.Watch):
@@ -154,17 +180,16 @@ class Told(wide_deep.Watch):
 
     def __init__(self, run: Run, stopping: Stopping, n_folds: int) -> None:
         self.tell, self.stopping, self.n_folds = run.reporter.tell, stopping, n_folds
-        self.fold, self.n_epochs, self.step, self.kept = 0, 0, 0, 0.0
+        self.fold, self.kept = 0, 0.0
         self.tell(PhaseStarted, phase=PHASE, steps=n_folds)
 
     def begin(self, fold: int) -> bool:
         """Begin with another fold, if there is time for it. Each of those to come may have the same share of what is left."""
-        self.fold, self.n_epochs, left = fold, 0, self.stopping.seconds_left
+        self.fold, left = fold, self.stopping.seconds_left
         self.kept = 0.0 if left is None else left * (1 - 1 / (self.n_folds - fold))
         return not self.enough()
 
     def epoch(self, n: int, loss: float) -> None:
-        self.n_epochs = n
         self.tell(StepDone, phase=PHASE, step=self.fold + 1, detail=f"fold {self.fold + 1}   epoch {n}   loss {loss:.5f}")
 
     def enough(self, needed: float = 0.0) -> bool:

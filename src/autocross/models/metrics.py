@@ -27,11 +27,16 @@ def auc(label: NDArray[Any], score: Floats, weight: Floats) -> float:
 
 
 def log_loss(label: NDArray[Any], score: Floats, weight: Floats) -> float:
-    """Mean logistic loss of log-odds. Log-odds beyond the range of float odds count as the end of that range."""
+    """Mean logistic loss of log-odds."""
+    return mean(log_losses(label, score), weight)
+
+
+def log_losses(label: NDArray[Any], score: Floats) -> Floats:
+    """The logistic loss of each row. Log-odds beyond the range of float odds count as the end of that range."""
     losses = np.empty(len(score))
     kernels.row_losses((label == 1).astype(np.uint8), np.exp(np.clip(score, -MOST_LOG_ODDS, MOST_LOG_ODDS)), losses)
     losses[np.isnan(score)] = np.nan
-    return mean(losses, weight)
+    return losses
 
 
 def accuracy(label: NDArray[Any], score: Floats, weight: Floats) -> float:

@@ -54,19 +54,19 @@ class Examples:
 
     @property
     def base(self) -> float:
-        """The log-odds of all rows."""
-        total, positive = self.weight.sum(dtype=np.float64), (self.label * self.weight).sum(dtype=np.float64)
-        return math.log(positive / (total - positive))
+        """The log-odds of all rows, which must have both labels."""
+        positive, negative = (self.weight[self.label == one].sum(dtype=np.float64) for one in (1, 0))
+        return math.log(positive) - math.log(negative)
 
 
 class Members(nn.Module):
-    """The log-odds by each member: (n_rows, MEMBERS)."""
+    """The log-odds by each member: (n_rows, MEMBERS). ``epoch`` is the one after which they are kept, or 0."""
 
     seen: Tensor
 
     def __init__(self, contributions: NDArray[np.bool_], base: float) -> None:
         super().__init__()
-        self.base = base
+        self.base, self.epoch = base, 0
         self.hidden = nn.Linear(len(contributions), MEMBERS * HIDDEN)
         seen = torch.ones(MEMBERS, HIDDEN, len(contributions))
         seen[MEMBERS // 2 :, :, torch.from_numpy(contributions)] = 0.0
@@ -109,15 +109,15 @@ def train(examples: Examples, left_out: NDArray[np.bool_], seed: int, epochs: in
     with torch.random.fork_rng(devices=[]):  # the random numbers of the caller are not disturbed
         torch.manual_seed(seed)
         members = Members(examples.contributions, examples.base).to("cuda" if torch.cuda.is_available() else "cpu")
-        best, kept, log_odds = 0, deepcopy(members.state_dict()), judged(members, examples, judge)
+        kept, log_odds = deepcopy(members.state_dict()), judged(members, examples, judge)
         lowest, began = loss_of(examples, judge, log_odds), perf_counter()
         for n, _ in enumerate(trained(members, examples, learn, seed, epochs, watch), start=1):
             now = judged(members, examples, judge)
             loss = loss_of(examples, judge, now)
             watch.epoch(n, loss)
             if loss < lowest:
-                best, lowest, log_odds, kept = n, loss, now, deepcopy(members.state_dict())
-            if n - best >= PATIENCE or watch.enough((perf_counter() - began) / n):
+                members.epoch, lowest, log_odds, kept = n, loss, now, deepcopy(members.state_dict())
+            if n - members.epoch >= PATIENCE or watch.enough((perf_counter() - began) / n):
                 break
     members.load_state_dict(kept)
     return members, log_odds

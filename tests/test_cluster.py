@@ -136,7 +136,7 @@ def fit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Fit]:
 def of_threads(people: pl.DataFrame, fit: Callable[..., Fit], **options: Any) -> Model:
     """What the answer must be."""
     model = fit(engine="threads", n_jobs=2, **options).run(rows_of(people))
-    assert len(model.about.crosses) == 2
+    assert max(record["crosses"] for record in model.about.history) == 2  # that were found; one may have been taken out again
     return model
 
 

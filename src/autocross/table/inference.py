@@ -5,7 +5,8 @@
    text in which every value is an ISO date or time is time.
 3. Decimals, floats and durations are numerical. Whole numbers with at most 10 different values are categorical (the
    coarsest granularity would give each its own bin anyway), otherwise numerical. In a table of 5,000 rows or fewer, three
-   different values are enough to be numerical, because there the order of the values says more than each value alone.
+   different values up to 100 are enough to be numerical, as counts and grades are: there the order of the values says more than
+   each value alone.
 4. Left out, with a warning: a column that is constant or always missing; text or integers that differ in every row of a table of 50
    rows or more (an id, or a row number; floats are measurements, even if all of them are whole); structs, bytes and lists of lists.
 
@@ -29,6 +30,7 @@ from autocross.table.schema import READINGS, ColumnSchema, Schema, Stored, parse
 from autocross.table.values import BOOLEAN_WORDS, ISO_MOMENT, MISSING_TEXTS, MOMENT
 
 FEW_VALUES = 10
+MOST_COUNTED = 100  # a larger number may be a code or a year
 ROWS_TO_CALL_IT_AN_ID = 50
 
 # What makes repeated whole numbers look like ids. Below a hundred values, a field of a hundred bins gives each its own anyway.
@@ -154,7 +156,10 @@ def inferred(column: Digest) -> ColumnSchema:
         return decide("time", "dates or times")
     if stored in ("text", "boolean"):
         return decide("categorical", "text" if stored == "text" else "boolean")
-    if whole and n_values <= (FEW_VALUES if column.n_rows > FEW_ROWS else 2):
+    like_counts = (
+        whole and column.n_rows <= FEW_ROWS and n_values > 2 and float(values.drop_nans().abs().max() or 0) <= MOST_COUNTED
+    )
+    if whole and n_values <= FEW_VALUES and not like_counts:
         return decide("categorical", f"whole numbers with {n_values} different values")
     return decide("numerical", f"numbers with {n_values:,} different values")
 

@@ -156,12 +156,16 @@ def inferred(column: Digest) -> ColumnSchema:
         return decide("time", "dates or times")
     if stored in ("text", "boolean"):
         return decide("categorical", "text" if stored == "text" else "boolean")
-    like_counts = (
-        whole and column.n_rows <= FEW_ROWS and n_values > 2 and float(values.drop_nans().abs().max() or 0) <= MOST_COUNTED
-    )
+    like_counts = whole and 2 < n_values <= FEW_VALUES and column.n_rows <= FEW_ROWS and are_small(values)
     if whole and n_values <= FEW_VALUES and not like_counts:
         return decide("categorical", f"whole numbers with {n_values} different values")
     return decide("numerical", f"numbers with {n_values:,} different values")
+
+
+def are_small(values: pl.Series) -> bool:
+    """Whether no number is beyond what people count."""
+    numbers = values.cast(pl.Float64).to_numpy()
+    return bool((np.abs(numbers[np.isfinite(numbers)]) <= MOST_COUNTED).all())
 
 
 def looks_like_an_id(column: Digest) -> bool:

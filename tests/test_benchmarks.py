@@ -50,6 +50,7 @@ def test_ratios_in_words() -> None:
     assert (peers.seconds_of({"stopped": 900}), peers.seconds_of({"failed": "x"})) == ("over 900", "failed")
 
 
+@pytest.mark.slow
 def test_a_fit_by_the_code_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     criteo_like.part(0, 400).write_parquet(tmp_path / "bank.parquet")
     monkeypatch.setattr(before_after, "FOLDER", tmp_path)

@@ -172,6 +172,7 @@ def stored(model: AutoCrossClassifier, folder: Path) -> bytes:
     return (folder / "model.acx").read_bytes()
 
 
+@pytest.mark.slow
 def test_on_real_ids_they_help(benchmark_data: Callable[[str], pl.DataFrame], monkeypatch: pytest.MonkeyPatch) -> None:
     frame = benchmark_data("employee").sample(fraction=1.0, shuffle=True, seed=2)
     train, test = frame[:24_000].rename({"label": "granted"}), frame[24_000:]

@@ -228,12 +228,14 @@ def same_weights(state: State, models: Models) -> None:
         }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_blocks", [1, 3])
 @pytest.mark.parametrize("holdout", [False, True], ids=["folds", "holdout"])
 def test_a_planted_pair(holdout: bool, n_blocks: int) -> None:
     assert same(planted(103, 300, 2.0, 0.0), holdout, n_blocks).accepted[0].cross == (0, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_blocks", [1, 3])
 def test_a_planted_pair_by_models_of_earlier_rows(n_blocks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "drawn", by_order)

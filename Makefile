@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test golden check coverage docs release release-test bench-core bench-search bench-small bench-deep bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers bench-check paper paper-quick torture clean
+.PHONY: help demo quick test golden check coverage docs release release-test bench-core bench-search bench-small bench-features bench-deep bench-kernels bench-scale bench-scale-full bench-memory bench-cluster bench-peers bench-serve bench-check paper paper-quick torture clean
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /  /'
@@ -57,11 +57,17 @@ bench-search: .venv/ready ## AC+LR beside LR (base) on the benchmark tables; wri
 	$(BIN)/python benchmarks/planted.py
 	$(BIN)/python benchmarks/small.py
 	$(BIN)/python benchmarks/value_statistics.py
+	$(BIN)/python benchmarks/constraints.py
+	$(BIN)/python benchmarks/scorecard.py
 	$(BIN)/python benchmarks/many_orders.py
+	$(BIN)/python benchmarks/intervals.py
 
 bench-small: .venv/ready ## few rows: AC+LR beside LightGBM and CatBoost; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
 	$(BIN)/python benchmarks/small_peers.py
+
+bench-features: .venv/ready ## LightGBM with and without the features of autocross, some 20 minutes; writes docs/benchmarks.md
+	$(BIN)/python benchmarks/lightgbm_features.py
 
 bench-deep: .venv/ready ## AC+W&D beside AC+LR, every table and seed, some 20 minutes; writes docs/benchmarks.md
 	$(BIN)/python benchmarks/deep.py
@@ -85,6 +91,10 @@ bench-cluster: .venv/ready ## the same fit on threads and on a Ray cluster of th
 bench-peers: .venv/ready ## time of a default fit beside LightGBM, CatBoost, EBM, Vowpal Wabbit, scikit-learn; writes docs/benchmarks.md
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
 	$(BIN)/python benchmarks/peers.py
+
+bench-serve: .venv/ready ## one row, 100,000 rows and a fresh process beside LightGBM; some 5 minutes; writes docs/benchmarks.md
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[paper]"
+	$(BIN)/python benchmarks/serving.py
 
 bench-check: .venv/ready ## list the sections of docs/benchmarks.md that are older than the code they measure
 	$(BIN)/python benchmarks/sections.py --check

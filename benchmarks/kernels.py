@@ -51,7 +51,9 @@ ATTEMPTS, PAUSE = 10, 3.0  # at a case that is below its aim, over the whole run
 HANDED_OVER = 0.005  # seconds of work that another thread gets at a time; to hand it over takes up to 0.0001
 LOOKUPS = 1_000_000  # rows
 SLOTS = (4093, 131071)
-APART = ("thrift",)  # files of kernels that are not compared: headers of pages are few, and no loop over rows
+# Files of kernels that are not compared: pools are few, headers of pages too, and neither is a loop over rows. Draws are made once.
+# Whole models are scored in benchmarks/serving.py.
+APART = ("draws", "rising", "scoring", "thrift")
 WITHOUT_CODES = ("total_loss", "row_losses")  # kernels that go over rows, whatever their codes
 TOLERANCE = 1e-9  # of the largest value, where sums are taken in another order or products fused
 

@@ -14,7 +14,22 @@ from autocross.cli import app
 from autocross.options import DeepOptionList, OptionList, all_options, deep_options
 
 DOCS = Path(__file__).parent
-COMMANDS = ("fit", "refit", "evaluate", "predict", "transform", "show", "explain", "demo")
+COMMANDS = (
+    "fit",
+    "refit",
+    "change",
+    "evaluate",
+    "predict",
+    "transform",
+    "show",
+    "weights",
+    "explain",
+    "monitor",
+    "scorecard",
+    "export",
+    "serve",
+    "demo",
+)
 
 
 def values(hint: Any) -> str:
@@ -32,7 +47,8 @@ def options_page() -> str:
         "# Options",
         "",
         "Few users ever set an option. The estimators take options by name, and `autocross fit` takes them with dashes",
-        "(`--max-crosses 0`). `types` is `--type COL=KIND`, which may be repeated, as may `--exclude` and `--granularities`.",
+        "(`--max-crosses 0`). `types` is `--type COL=KIND`, which may be repeated, as may `--exclude`, `--granularities`,",
+        "`--monotone COL=DIRECTION`, `--include` and `--forbid`, which take columns joined by ` & `.",
         "This page is written by `make docs` from the list in `autocross/options.py`.",
     ]
     lines += entries(OptionList, all_options())
@@ -56,7 +72,7 @@ def cli_page() -> str:
         "# Command line",
         "",
         "Data goes to stdout and logs go to stderr. The exit code is 0 if all went well, 1 after a failure or an interrupt, and 2",
-        "for bad usage or bad input.",
+        "for bad usage or bad input. `monitor --fail-above` has one more: 3, if something has changed by more than the limit.",
         "",
         "No command writes over a file that it reads, or into a folder that it reads, however the path is spelt. A model may",
         "replace a model, and predictions may replace predictions. Any other existing file is replaced only with `--force`.",

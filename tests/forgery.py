@@ -11,6 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 
 from autocross.producer import bundle
+from autocross.producer.background import PREFIX, checksum
 
 Manifest = dict[str, Any]
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -25,6 +26,9 @@ def parts(path: Path) -> tuple[Manifest, Arrays]:
 def forge(path: Path, manifest: Manifest, arrays: Arrays) -> Path:
     """Write a file whose checksum fits: it protects from damage, not from an attacker."""
     manifest = {key: value for key, value in manifest.items() if key != "checksum"}
+    if isinstance(later := manifest.get("background"), dict):
+        own = {name.removeprefix(PREFIX): array for name, array in arrays.items() if name.startswith(PREFIX)}
+        manifest["background"] = {**later, "checksum": checksum(own)}
     manifest["checksum"] = bundle.checksum(manifest, arrays)
     path.write_bytes(to_bytes(arrays, metadata={"autocross": json.dumps(manifest)}))
     return path

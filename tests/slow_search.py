@@ -651,11 +651,9 @@ class SlowSearch:
     def broaden(self) -> None:
         """Propose the groups of weak crosses one after the other, until one is accepted."""
         self.models.restore()
-        groups = [(group, self.weak_crosses(group)) for group in self.policy.groups]
-        groups = [(group, crosses) for group, crosses in groups if len(crosses) > 1]
-        if not groups:
-            return
         before = self.refit(self.models)
+        groups = [(group, self.weak_crosses(before, group)) for group in self.policy.groups]
+        groups = [(group, crosses) for group, crosses in groups if len(crosses) > 1]
         for group, crosses in groups:
             models = deepcopy(before)
             for number in range(len(self.fields)):
@@ -669,9 +667,9 @@ class SlowSearch:
                 self.join(models, group, crosses, verdict)
                 return
 
-    def weak_crosses(self, group: Group) -> list[Cross]:
+    def weak_crosses(self, models: Models, group: Group) -> list[Cross]:
         """The crosses of a group: all of some orders of the strongest columns, each column by its coarsest field."""
-        models, strength, coarsest = self.models, defaultdict(float), {}
+        strength, coarsest = defaultdict(float), {}
         columns = [field.column for field in self.fields]
         for number, column in enumerate(columns):
             if (number,) in models.terms:

@@ -188,6 +188,7 @@ def test_without_a_history_a_section_is_written_all_the_same(tmp_path: Path, mon
     assert line == "of-a: measured at commit unknown, which this history does not have"
 
 
+@pytest.mark.slow
 def test_the_check_is_a_list_and_no_failure() -> None:
     command = [sys.executable, str(sections.ROOT / "benchmarks" / "sections.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

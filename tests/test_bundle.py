@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import scipy.special
 from safetensors import safe_open
 from safetensors.numpy import save as to_bytes
 from sklearn.base import clone
@@ -119,7 +120,7 @@ def test_a_bundle_with_seconds_still_loads(classifier: AutoCrossClassifier, save
 def test_the_bundle_is_safetensors_with_a_json_manifest(saved_model: Path) -> None:
     with safe_open(str(saved_model), framework="numpy") as stored:
         manifest = json.loads(stored.metadata()["autocross"])
-    assert manifest["format"] == 4
+    assert manifest["format"] == 5
     assert [column["name"] for column in manifest["schema"]] == ["age", "born", "job", "member", "rooms", "tags"]
 
 
@@ -136,15 +137,26 @@ def test_one_row_scores_as_many_do(saved_model: Path, people: pl.DataFrame) -> N
     np.testing.assert_allclose([model.score_one(row) for row in rows], model.score(people), rtol=1e-14)
 
 
+def test_probabilities_never_fall_as_log_odds_rise() -> None:
+    """Not even where the next float is: a monotone column promises that to the last bit."""
+    log_odds = np.random.default_rng(0).uniform(-40, 40, 200_000)
+    log_odds = np.concatenate([log_odds, [-1e300, -709.5, -709.0, -0.0, 0.0, 709.0, 1e300]])
+    assert (probabilities(np.nextafter(log_odds, np.inf)) >= probabilities(log_odds)).all()
+    some = log_odds[-300:].tolist()
+    np.testing.assert_array_equal([probability(one) for one in some], probabilities(np.array(some)))
+    assert probability(-1e300) == 0.0 < probability(-700.0) and probability(1e300) == 1.0
+    np.testing.assert_allclose(probabilities(log_odds), scipy.special.expit(log_odds), rtol=1e-15, atol=1e-307)
+
+
 def test_reasons_add_up_to_the_log_odds(saved_model: Path, people: pl.DataFrame) -> None:
     model = load(saved_model)
     for row in people.head(50).to_dicts():
-        explanation = model.explain_one(row)
-        assert explanation.intercept + math.fsum(r.contribution for r in explanation.reasons) == pytest.approx(
+        explanation = model.explain(row, by="field")
+        assert explanation.mean_log_odds + math.fsum(r.contribution for r in explanation.reasons) == pytest.approx(
             explanation.log_odds, abs=1e-12
         )
         assert explanation.probability == model.score_one(row)
-        assert [reason.field for reason in explanation.reasons] == model.model.producer.names
+        assert {reason.name for reason in explanation.reasons} == {*model.model.producer.names}
     strongest = explanation.strongest(2)
     assert abs(strongest[0].contribution) >= abs(strongest[1].contribution)
 

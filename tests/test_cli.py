@@ -68,7 +68,7 @@ def test_fit_takes_every_option(people: pl.DataFrame, tmp_path: Path) -> None:
 def test_evaluate_prints_one_flat_object(saved_model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["evaluate", str(saved_model), str(data), "--target", "bought", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert set(found) == {"auc", "log_loss", "accuracy", "n_rows"}
+    assert {"auc", "log_loss", "accuracy", "n_rows", "brier", "ece", "ks", "gini"} <= set(found)
     assert found["n_rows"] == 400
     assert 0.7 < found["auc"] < 1
     assert run(["evaluate", str(saved_model), str(data)]) == 0
@@ -90,6 +90,20 @@ def test_predict_writes_probabilities(saved_model: Path, data: Path, people: pl.
     scores = pl.read_csv(out) if ending == "csv" else pl.read_parquet(out)
     np.testing.assert_allclose(scores["probability"].to_numpy(), load(saved_model).score(people), rtol=1e-12)
     assert ((scores["probability"] > 0.5) == (scores["prediction"] == 1)).all()
+
+
+def test_predict_writes_intervals(saved_model: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "scores.csv"
+    for _ in range(2):  # what is there is a table of predictions, and may be replaced
+        assert run(["predict", str(saved_model), str(data), "--interval", "0.9", "-o", str(out)]) == 0
+    scores = pl.read_csv(out)
+    assert scores.columns == ["probability", "prediction", "low", "high"]
+    assert ((scores["low"] < scores["probability"]) & (scores["probability"] < scores["high"])).all()
+    out.unlink()
+    for level in ("0", "1", "high"):
+        assert run(["predict", str(saved_model), str(data), "--interval", level, "-o", str(out)]) == 2
+        assert not out.exists()
+    assert "is no level of an interval" in capsys.readouterr().err
 
 
 def test_predict_without_a_file_prints_csv(saved_model: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +131,7 @@ def test_transform_to_codes_refuses_several_codes_a_row(
 
 
 def test_show_names_rules_columns_and_fields(saved_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["show", str(saved_model)]) == 0
+    assert run(["show", str(saved_model), "--all"]) == 0
     text = capsys.readouterr().out
     for word in ("bought", "min_count", "granularities", "split", "multivalue", "born.month", "validation auc"):
         assert word in text

@@ -180,7 +180,7 @@ FORGED = {
     "falling": (edge(0.0), "column 'when' has edges that do not rise"),
     "no names": (entry(names=[]), "column 'when' has no proper names of fields"),
     "names of others": (entry(names=["x"]), "column 'when' has no proper names of fields"),
-    "no calendar": (entry(seen={}), "column 'when' has no calendar parts"),
+    "no calendar": (entry(seen={}), "field 'when .*' has the wrong number of weights"),
     "a calendar alone": (entry(coder="calendar"), "it has the wrong number of counts"),
     "bins alone": (entry(coder="bins"), "column 'when' is not coded as its kind asks"),
 }

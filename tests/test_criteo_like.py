@@ -14,6 +14,8 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 import criteo_like as like
 
+pytestmark = pytest.mark.slow  # all of it takes seconds, and few changes touch it
+
 N = 200_000
 CRITEO_ROWS, CRITEO_VALUES = 45_840_617, 33_762_577
 
@@ -52,6 +54,7 @@ def test_the_same_seed_gives_the_same_rows_and_another_does_not(frame: pl.DataFr
         like.part(0, 1_000_001)
 
 
+@pytest.mark.slow
 def test_columns_have_their_types_and_missing_rates(frame: pl.DataFrame) -> None:
     assert frame.schema == {**dict.fromkeys(like.COUNTS, pl.Int32), **dict.fromkeys(like.CATEGORIES, pl.String), "label": pl.Int8}
     for name, column in {**like.COUNTS, **like.CATEGORIES}.items():

@@ -20,6 +20,8 @@ from autocross.table import files, ingest
 from autocross.table.batches import batches
 from autocross.table.dialect import ANY, Dialect, found_out
 
+pytestmark = pytest.mark.slow  # all of it takes seconds, and few changes touch it
+
 
 def people(n: int = 300) -> pl.DataFrame:
     """Texts with every sign in them, whole and other numbers, and a label that depends on them."""

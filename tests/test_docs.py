@@ -6,6 +6,8 @@ import ast
 import inspect
 import re
 import runpy
+import shlex
+import warnings
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from sklearn.base import clone
 
 import autocross
 from autocross import AutoCross, AutoCrossClassifier, WideDeepClassifier
+from autocross.cli import run
 from autocross.errors import OptionError
 from autocross.options import DeepOptions, Options, all_options
 from torture import run as torture
@@ -71,6 +74,35 @@ def test_the_readmes_first_block_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     names: dict[str, Any] = {}
     exec(block.group(1), names)
     assert 0.5 < names["scorer"].score_one({"job": "nurse", "age": 37}) < 1
+
+
+# Their examples run as they are; those of docs/cluster.md need a cluster.
+PAGES_OF_EXAMPLES = sorted(
+    {page.name for page in (ROOT / "docs").glob("*.md") if "```python\n" in page.read_text()} - {"cluster.md"}
+)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The refit learns all weights anew")  # docs/guide-credit.md says so
+@pytest.mark.parametrize("page", PAGES_OF_EXAMPLES)
+def test_the_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From top to bottom: Python in one program, commands in its folder, with the exit codes that the page says."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for kind, block in re.findall(r"```(python|sh)\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL):
+        if kind == "python":
+            exec(block, names)
+            continue
+        for line in block.replace("\\\n", " ").splitlines():
+            command, _, code = line.partition("  # exit code ")
+            with warnings.catch_warnings():
+                warnings.simplefilter("default")  # the program prints them
+                assert run(shlex.split(command)[1:]) == int(code or 0), line
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    targets = re.findall(r"\]\(docs/([^)#:]+)", (ROOT / "README.md").read_text())
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} == {*targets}
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -128,6 +128,7 @@ def fitted_course(values: list[datetime | None], rules: EncodingPlan) -> tuple[C
 MANY_MOMENTS = st.lists(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)), min_size=2, max_size=40, unique=True)
 
 
+@pytest.mark.slow
 @given(MANY_MOMENTS, st.sampled_from([(2,), (3, 10), (10, 100)]))
 def test_the_course_of_many_is_the_course_of_each(values: list[datetime], granularities: tuple[int, ...]) -> None:
     calendar = Calendar.fit(TIME, TimeColumn(moments(pl.Series("when", values))), EncodingPlan(1, granularities))

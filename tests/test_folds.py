@@ -245,7 +245,7 @@ def test_the_last_line_says_what_folds_mean_and_what_random_ones_would_give(
     chosen = "a random holdout" if evaluation == "holdout" else "random folds"
     assert said[-2].startswith("done:")
     assert said[-1].startswith(SAYS[split] + f"{model.about.score:.4f}. With {chosen} (split='random'), as for rows of the ")
-    assert said[-1] in in_words(summary(model))
+    assert said[-1] in " ".join(in_words(summary(model)).split())
 
 
 def test_log_loss_is_told_without_a_minus(visits: pl.DataFrame, capsys: pytest.CaptureFixture[str]) -> None:

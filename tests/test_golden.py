@@ -35,7 +35,7 @@ def test_a_golden_file_scores_as_on_the_day_it_was_made(name: str) -> None:
     probability = scorer.score(pl.DataFrame(rows, infer_schema_length=None))
     np.testing.assert_array_equal([scorer.score_one(row) for row in rows], probability)
     assert "fitted to 3,000 rows" in in_words(summary(scorer.model))
-    assert scorer.explain_one(rows[0]).log_odds == log_odds[0]
+    assert scorer.explain(rows[0]).log_odds == log_odds[0]
 
 
 def test_every_format_that_can_be_written_has_a_golden_file() -> None:

@@ -26,14 +26,14 @@ pytestmark = pytest.mark.slow
 
 Layout = dict[str, tuple[str, tuple[int, ...]]]
 
-SIZES = {"U8": 1, "U32": 4, "F32": 4, "I64": 8, "F64": 8}
+SIZES = {"I8": 1, "U8": 1, "U16": 2, "U32": 4, "F32": 4, "I64": 8, "F64": 8}
 ROOM = 100 << 20  # bytes that a refused file may cost beyond what a small model takes
 ROOM_OF_A_HEADER = 480 << 20  # the same, of a header as long as one may be, with as many objects in it
 
 
 def layout_of(arrays: Arrays) -> Layout:
     """What a header says of these arrays."""
-    words = {"uint8": "U8", "uint32": "U32", "float32": "F32", "int64": "I64", "float64": "F64"}
+    words = {"int8": "I8", "uint8": "U8", "uint16": "U16", "uint32": "U32", "float32": "F32", "int64": "I64", "float64": "F64"}
     return {name: (words[str(array.dtype)], array.shape) for name, array in arrays.items()}
 
 
@@ -159,9 +159,9 @@ SPARSE: dict[str, tuple[Callable[[Manifest, Layout], None], str]] = {
 
 def without_counts(manifest: Manifest, arrays: Arrays) -> tuple[Manifest, Arrays]:
     """A model as older formats have it. Its counts would have to be forged as well."""
-    del manifest["share"], arrays["counts"]
+    del manifest["share"], manifest["background"], arrays["counts"]
     manifest["format"] = 1
-    return manifest, arrays
+    return manifest, {name: array for name, array in arrays.items() if not name.startswith("background.")}
 
 
 @pytest.mark.parametrize("name", SPARSE)
@@ -309,7 +309,7 @@ def test_a_long_value_is_shown_by_its_beginning(usual: Path, tmp_path: Path, cap
     n = len(arrays[f"ends.{at}"])
     arrays[f"text.{at}"] = np.repeat(np.frombuffer(b"abcdefgh"[:n], np.uint8), 100_000)
     arrays[f"ends.{at}"] = np.arange(1, n + 1) * 100_000
-    assert run(["show", str(forge(tmp_path / "long.acx", manifest, arrays))]) == 0
+    assert run(["show", str(forge(tmp_path / "long.acx", manifest, arrays)), "job"]) == 0
     printed = capsys.readouterr().out
     assert "aaaa..." in printed
     assert len(printed) < 100_000

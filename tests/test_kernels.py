@@ -32,6 +32,7 @@ def gathered(rows: CodedRows, ragged: bool) -> np.ndarray:
     return sums / UNIT
 
 
+@pytest.mark.slow
 @given(coded_rows())
 def test_gather_matches_the_obvious_version(rows: CodedRows) -> None:
     np.testing.assert_allclose(gathered(rows, ragged=True), reference.gather(rows), rtol=1e-9, atol=1e-9)

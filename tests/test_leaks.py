@@ -17,6 +17,8 @@ from autocross.features import RARE, FieldCodes
 from autocross.fitting import leaks
 from autocross.folds import FoldPlan, by_row
 
+pytestmark = pytest.mark.slow  # all of it takes seconds, and few changes touch it
+
 
 def table(n_rows: int = 1500, seed: int = 3) -> pl.DataFrame:
     """A number, a text of some values and one of many, of which the first two tell something about the label."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix, hstack
@@ -214,6 +214,64 @@ def test_neighbours_held_together_end_at_the_optimum_of_a_general_optimiser(pena
     best = minimize(objective, np.zeros(matrix.shape[1] + 1), method="BFGS", options={"gtol": 1e-6})
     assert regression.objective()[0] == pytest.approx(best.fun, rel=1e-9)
     np.testing.assert_allclose(problem.probability(regression), 1 / (1 + np.exp(-(matrix @ best.x[:-1]))), atol=1e-4)
+
+
+def in_direction(regression: Regression, penalty: Penalty, direction: int) -> Regression:
+    """The same regression, the weights of its second field being monotone."""
+    field = with_neighbours(regression, penalty).terms.pop((1,)).field
+    assert field.chain is not None
+    regression.add((1,), replace(field, chain=replace(field.chain, direction=direction)), penalty)
+    return regression
+
+
+@given(
+    st.integers(0, 10_000), st.sampled_from([*HELD, Penalty(0.3, 0.1), Penalty(0, 0.1)]), st.sampled_from([1, -1]), st.booleans()
+)
+@settings(max_examples=40, deadline=None)
+def test_the_loss_never_rises_while_weights_are_monotone(seed: int, penalty: Penalty, direction: int, warm: bool) -> None:
+    problem = Problem(seed, 60, [5, 12])
+    fold = (np.arange(60) % 2).astype(np.uint8)
+    min_count = 1 if penalty.slope else 3
+    regression = in_direction(problem.regression(Penalty(), None, fold, 2, min_count=min_count), penalty, direction)
+    term = regression.terms[(1,)]
+    assume(not (penalty.slope and term.tied.any()))  # centring is made for lines whose places have a mean of zero
+    if warm and not term.tied.any():
+        regression.move((1,), direction * np.sort(np.random.default_rng(seed).normal(0, 5, (12, 2)), axis=0))
+    assert_it_never_rises(regression)
+    free = np.diff(term.weight[FIRST:], axis=0)
+    assert (direction * free >= -1e-12).all()
+
+
+@given(st.integers(0, 10_000), st.sampled_from([1, -1]))
+@settings(max_examples=20, deadline=None)
+def test_the_loss_never_rises_if_a_row_has_several_monotone_codes(seed: int, direction: int) -> None:
+    regression = Problem(seed, 60, [8, 4], ragged=True).regression(Penalty())
+    field = regression.terms.pop((0,)).field
+    regression.add((0,), replace(field, chain=in_order(8, direction=direction)), Penalty(0, 0.1))
+    assert_it_never_rises(regression)
+    assert (direction * np.diff(regression.terms[(0,)].weight[FIRST:, 0]) >= -1e-12).all()
+
+
+@pytest.mark.parametrize("penalty", [Penalty(0, 0.5), Penalty(0, 0.5, 7.0), Penalty(0, 0.5, 7.0, 0.5)], ids=str)
+@pytest.mark.parametrize("direction", [1, -1])
+def test_monotone_weights_end_at_the_optimum_of_a_general_optimiser(penalty: Penalty, direction: int) -> None:
+    problem = Problem(4, 300, [3, 9])
+    regression = in_direction(problem.regression(replace(penalty, slope=0.0, smooth=0.0)), penalty, direction)
+    chain = regression.terms[(1,)].field.chain
+    assert chain is not None
+    regression.converge(1e-16, 20_000)
+    matrix = hstack([csr_matrix(np.ones((300, 1))), *problem.one_hot()], format="csr")
+
+    def objective(parameters: np.ndarray) -> float:
+        weight, slope = parameters[:-1], parameters[-1] if penalty.slope else 0.0
+        z, off = matrix @ weight, weight[1:].copy()
+        off[3:] -= slope * chain.place
+        held = penalty.l2 / 2 * (off**2).sum() + penalty.smooth / 2 * (np.diff(off[3 + FIRST :]) ** 2).sum()
+        return float(np.logaddexp(0, np.where(problem.label == 1, -z, z)).sum() + held + penalty.slope / 2 * slope**2)
+
+    ordered = {"type": "ineq", "fun": lambda parameters: direction * np.diff(parameters[1 + 3 + FIRST : -1])}
+    best = minimize(objective, np.zeros(matrix.shape[1] + 1), method="SLSQP", constraints=[ordered], options={"ftol": 1e-13})
+    assert regression.objective()[0] == pytest.approx(best.fun, rel=1e-7)
 
 
 def test_a_rare_code_is_passed_over_and_its_gap_kept() -> None:

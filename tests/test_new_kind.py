@@ -134,11 +134,10 @@ def test_fit_save_load_score_and_explain(tmp_path: Path) -> None:
     assert (
         scorer.score_one({"note": "0" * 6, "place": "north"}) > 0.8 > 0.2 > scorer.score_one({"note": "x" * 10, "place": "north"})
     )
-    for note, words in (("abcdefg", "7"), ("a" * 99, "(rare)"), (None, "(missing)")):
-        explained = scorer.explain_one({"note": note, "place": "north"})
-        assert explained.reasons[0].field == "note.length"
-        assert explained.reasons[0].value == words
-        total = explained.intercept + sum(reason.contribution for reason in explained.reasons)
+    for note, words in (("abcdefg", "length 7"), ("a" * 99, "(rare)"), (None, "(missing)")):
+        explained = scorer.explain({"note": note, "place": "north"}, by="field")
+        assert {reason.name: reason.value for reason in explained.reasons}["note.length"] == words
+        total = explained.mean_log_odds + sum(reason.contribution for reason in explained.reasons)
         assert total == pytest.approx(explained.log_odds)
 
 
@@ -153,7 +152,7 @@ def test_values_words_and_transformed_rows(tmp_path: Path, capsys: pytest.Captur
     expected = ["(missing)" if text is None else str(len(text)) for text in rows["note"]]
     assert frame["note.length"].to_list() == expected
     model.save(tmp_path / "model.acx")
-    assert run(["show", str(tmp_path / "model.acx")]) == 0
+    assert run(["show", str(tmp_path / "model.acx"), "--all"]) == 0
     assert "note (declared)" in capsys.readouterr().out
 
 

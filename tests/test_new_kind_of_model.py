@@ -97,8 +97,8 @@ def test_a_model_of_another_kind_is_fitted_saved_read_scored_and_explained(peopl
     plain = AutoCrossClassifier(engine="serial", quiet=True, max_crosses=1).fit(people, "bought").scorer_
     rows = people.drop("bought")
     first = model.producer.codes_one(rows.row(0, named=True))[0]
-    explanation = scorer.explain_one(rows.row(0, named=True))
-    assert {reason.field: reason.contribution for reason in explanation.reasons}["(shift)"] == 0.25 * (1 + first)
+    explanation = scorer.explain(rows.row(0, named=True))
+    assert {reason.name: reason.contribution for reason in explanation.reasons}["(shift)"] == 0.25 * (1 + first)
     assert explanation.log_odds == pytest.approx(plain.log_odds_one(rows.row(0, named=True)) + 0.25 * (1 + first))
     np.testing.assert_array_equal(scorer.score(rows), [scorer.score_one(row) for row in rows.iter_rows(named=True)])
     assert "shifted by 0.25" in in_words(summary(scorer.model))

@@ -18,8 +18,9 @@ import pytest
 
 from autocross import events
 from autocross.errors import FileError, FileWarning
-from autocross.estimator import AutoCrossClassifier, observed
+from autocross.estimator import AutoCrossClassifier
 from autocross.events import Event, FitFinished, FitStarted, Noticed, PhaseStarted, Reporter
+from autocross.fitted import observed
 from autocross.fitting.fit import fit
 from autocross.interrupts import Interrupt
 from autocross.observers.journal import Journal

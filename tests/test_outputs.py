@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import polars as pl
 import pytest
@@ -16,6 +17,9 @@ from autocross import AutoCrossClassifier, demo, load
 from autocross.cli import run
 from autocross.errors import FileError
 from autocross.table import outputs
+from autocross.table.files import write
+
+pytestmark = pytest.mark.slow  # all of it takes seconds, and few changes touch it
 
 Refused = Callable[..., None]
 
@@ -86,6 +90,7 @@ def fit(data: object, output: object, *more: object) -> list[object]:
 # What is read is not written.
 
 
+@pytest.mark.slow
 def test_no_command_writes_over_its_data(data: Path, model: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in spellings(data, monkeypatch):
         for force in ([], ["--force"]):
@@ -270,6 +275,7 @@ def test_a_folder_that_cannot_be_written_to(data: Path, refused: Refused) -> Non
     refused(*fit(data, "/proc/self/m.acx"), message="Cannot write the output '/proc/self/m.acx': ")
 
 
+@pytest.mark.slow
 def test_a_path_that_leads_nowhere(model: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     (tmp_path / "folder").mkdir()
@@ -341,3 +347,27 @@ def test_the_same_file(tmp_path: Path) -> None:
     second.unlink()
     os.link(first, second)
     assert outputs.same(first, second)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
+@pytest.mark.parametrize("how", [[], ["--apart"]])
+def test_weights_replace_weights_and_nothing_else(
+    saved_model: Path, tmp_path: Path, ending: str, how: list[str], refused: Refused
+) -> None:
+    path = tmp_path / f"weights.{ending}"
+    command = ["weights", str(saved_model), "-o", str(path)]
+    assert [run([*command, *how]), run([*command, *how]), run(command)] == [0, 0, 0]
+    others = pl.DataFrame({"term": ["mine"], "value": ["own"]})
+    write(others, path)
+    refused(*command, message="it exists, and is no table of weights")
+
+
+def test_an_excel_file_of_others_is_not_replaced(saved_model: Path, tmp_path: Path, refused: Refused) -> None:
+    path = tmp_path / "card.xlsx"
+    assert run(["scorecard", str(saved_model), "-o", str(path)]) == 0
+    with ZipFile(path, "a") as parts:
+        parts.writestr("xl/worksheets/sheet2.xml", "a sheet that somebody added")
+    damaged = path.read_bytes()[:-30]
+    for content in (path.read_bytes(), damaged, b"PK", b"no zip file"):
+        path.write_bytes(content)
+        refused("scorecard", saved_model, "-o", path, message="it exists, and is no scorecard")

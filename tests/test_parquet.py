@@ -220,6 +220,7 @@ def test_lengths_within_a_page_that_would_end_the_process(tmp_path: Path) -> Non
     gc.collect()  # a view of a stream in a traceback that holds itself ends Python 3.12.1
 
 
+@pytest.mark.slow
 def test_a_remote_file_is_read_first_where_that_does_no_harm(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     WRITERS["pyarrow, differences of texts"](rows(), path)

@@ -239,6 +239,7 @@ def hash_like(text: str) -> int:
     return (ord(text[-1]) * 7919) % 1009
 
 
+@pytest.mark.slow
 def test_permuting_columns_changes_nothing() -> None:
     frame = planted(4)
     other = frame.select(np.random.default_rng(0).permutation(frame.columns).tolist())
@@ -267,6 +268,7 @@ def test_the_metric_does_not_fall_from_cross_to_cross(metric: str, evaluation: s
     assert model.model_.about.metric == metric
 
 
+@pytest.mark.slow
 def test_limits_are_kept() -> None:
     assert len(found(planted(0), max_crosses=1)) == 1
     assert found(planted(0), max_crosses=0) == []
@@ -304,9 +306,9 @@ def test_a_model_with_crosses_is_saved_scored_explained_and_refitted(tmp_path: P
     np.testing.assert_array_equal(scorer.score(frame), model.predict_proba(frame)[:, 1])
     rows = frame.head(200).to_dicts()
     np.testing.assert_array_equal([scorer.log_odds_one(row) for row in rows], scorer.log_odds(frame.head(200)))
-    explanation = scorer.explain_one(rows[0])
-    assert any(" x " in reason.field and "=" in reason.value for reason in explanation.reasons)
-    total = explanation.intercept + sum(reason.contribution for reason in explanation.reasons)
+    explanation = scorer.explain(rows[0], by="term")
+    assert any(" & " in reason.name and " & " in reason.value for reason in explanation.reasons)
+    total = explanation.mean_log_odds + sum(reason.contribution for reason in explanation.reasons)
     assert total == pytest.approx(explanation.log_odds, abs=1e-12)
     before = model.predict_proba(frame)
     model.refit(frame, "y")

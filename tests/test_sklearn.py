@@ -80,6 +80,7 @@ def test_scikit_learns_check(estimator: Any, check: Callable[[Any], None]) -> No
     check(estimator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in CLASSES for name in CANNOT_HOLD[kind]])
 @pytest.mark.filterwarnings("ignore::autocross.errors.TableWarning")
 def test_a_check_listed_as_impossible_fails(kind: type, name: str) -> None:
@@ -88,6 +89,7 @@ def test_a_check_listed_as_impossible_fails(kind: type, name: str) -> None:
         checks[name](kind(quiet=True, engine="serial"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name", "reason"), FOR_ITS_OWN, ids=[f"{kind.__name__}-{name}" for kind, name, _ in FOR_ITS_OWN])
 @pytest.mark.filterwarnings("ignore::autocross.errors.TableWarning")
 def test_a_check_for_scikit_learns_own(kind: type, name: str, reason: str | None) -> None:
@@ -182,6 +184,7 @@ def test_a_pipeline_passes_weights_on(X: pl.DataFrame, y: NDArray[Any]) -> None:
     assert pipeline.predict_proba(X)[:, 1].mean() > plain.predict_proba(X)[:, 1].mean() + 0.1
 
 
+@pytest.mark.slow
 def test_cross_val_score(as_frame: Any, people: pl.DataFrame, y: NDArray[Any]) -> None:
     scores = cross_val_score(make_classifier(), as_frame(people.drop("bought")), y, scoring="roc_auc", cv=3)
     assert scores.shape == (3,)
@@ -299,6 +302,7 @@ def test_set_output_for_all_of_scikit_learn(cross: AutoCross, X: pl.DataFrame) -
 # The target ends at fit.
 
 
+@pytest.mark.slow
 def test_fit_transform_is_fit_then_transform(as_frame: Any, people: pl.DataFrame, y: NDArray[Any]) -> None:
     rows = as_frame(people.drop("bought"))
     at_once, fitted = make_cross().fit_transform(rows, y), make_cross().fit(rows, y)

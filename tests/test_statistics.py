@@ -156,7 +156,7 @@ def eager(steer: Steer) -> None:
     """Statistics are accepted whatever they gain, and stay."""
     assert AUTO.statistics is not None
     trial = replace(AUTO.statistics.trial, first_errors=None, errors=None, lift=-1.0)
-    steer(statistics=replace(AUTO.statistics, trial=trial, most=5), pruning=None)
+    steer(statistics=replace(AUTO.statistics, trial=trial, most=5, hopeless=-math.inf), pruning=None)
 
 
 def fitted(frame: pl.DataFrame, **options: Any) -> AutoCrossClassifier:
@@ -224,12 +224,13 @@ class TestModels:
         many = scorer.score(news)
         np.testing.assert_array_equal([scorer.score_one(row) for row in news.iter_rows(named=True)], many)
         np.testing.assert_array_equal(model.predict_proba(news)[:, 1], many)
-        explanation = scorer.explain_one(news.row(0, named=True))
-        assert sum(reason.contribution for reason in explanation.reasons) + explanation.intercept == pytest.approx(
+        explanation = scorer.explain(news.row(0, named=True))
+        assert sum(reason.contribution for reason in explanation.reasons) + explanation.mean_log_odds == pytest.approx(
             explanation.log_odds
         )
         assert [cross.kind for cross in scorer.model.about.crosses] == [cross.kind for cross in model.crosses_]
 
+    @pytest.mark.slow
     def test_statistics_are_taken_out_as_crosses_are(self, steer: Steer, tmp_path: Path) -> None:
         n_all = len(statistics_of(fitted(ids())))
         steer(pruning=AUTO.pruning)
@@ -238,6 +239,7 @@ class TestModels:
         assert not statistics_of(model.at(0))
         assert stored(model, tmp_path) == stored(fitted(ids(), engine="threads", n_jobs=3), tmp_path)
 
+    @pytest.mark.slow
     def test_every_engine_finds_the_same(self, tmp_path: Path) -> None:
         assert stored(fitted(ids()), tmp_path) == stored(fitted(ids(), engine="threads", n_jobs=3), tmp_path)
         holdout = {"evaluation": "holdout"}

@@ -18,6 +18,8 @@ from autocross.models.metrics import auc
 from autocross.options import GRACE
 from autocross.table import ingest
 
+pytestmark = pytest.mark.slow  # all of it takes seconds, and few changes touch it
+
 
 class Clock:
     """Stands still until a moment comes, and is late from then on."""
@@ -91,6 +93,7 @@ def test_columns_that_are_not_reached_in_time_are_left_out_and_named(
     assert [scorer.score_one(row) for row in frame.head(20).to_dicts()] == clf.predict_proba(frame.head(20))[:, 1].tolist()
 
 
+@pytest.mark.slow
 def test_a_model_of_few_columns_is_that_of_a_table_of_those_columns(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = wide()
     whole = AutoCrossClassifier(quiet=True).fit(frame.select("label", *(f"c{number:03}" for number in range(30))), "label")

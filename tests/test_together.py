@@ -197,7 +197,7 @@ def test_one_penalty_or_one_holdout_leaves_it_out(monkeypatch: pytest.MonkeyPatc
     tried: list[Regression] = []
 
     def watch(search: Search, state: State) -> State | None:
-        monkeypatch.setattr(search, "enter", tried.append)
+        monkeypatch.setattr(search.judge, "remember", tried.append)
         return broaden(search, state)
 
     monkeypatch.setattr(searching, "broaden", watch)

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,22 @@ def training() -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def scorer() -> Scorer:
     """A model in which every code has a weight of its own, also those of values that were never seen: their texts are hashed."""
-    frame = training()
-    schema = infer(frame, KINDS, {})
+    return scorer_of(KINDS)
+
+
+@cache
+def single_valued() -> tuple[Scorer, Scorer]:
+    """The same without lists, so that single rows are scored by compiled code; and one that scores them without it."""
+    compiled = scorer_of({name: kind for name, kind in KINDS.items() if not kind.startswith("multivalue")})
+    assert compiled.compiled is not None
+    by_python = Scorer(compiled.model)
+    by_python.__dict__["compiled"] = None
+    return compiled, by_python
+
+
+def scorer_of(kinds: dict[str, str]) -> Scorer:
+    frame = training().select([*kinds])
+    schema = infer(frame, kinds, {})
     encoder = Encoder.fit(schema, typed(frame, schema).columns, EncodingPlan(1, (20,), cap=3, n_buckets=1 << 16))
     sizes = tuple(field.n_codes for field in encoder.fields)
     crosses = tuple(
@@ -183,6 +198,8 @@ def outcome(score: Callable[[], Any]) -> Any:
 def assert_rows_score_as_their_table(scorer: Scorer, table: Any, rows: Rows) -> None:
     absent = {column.name: None for column in scorer.model.producer.encoder.schema}
     alone = outcome(lambda: [scorer.log_odds_one(row) for row in rows])
+    compiled, by_python = single_valued()
+    assert outcome(lambda: [*map(compiled.log_odds_one, rows)]) == outcome(lambda: [*map(by_python.log_odds_one, rows)])
     frame = to_polars(table)
     whole = frame.with_columns(pl.lit(None).alias(name) for name in absent if name not in frame.columns)
     together = outcome(lambda: scorer.log_odds(whole).tolist())
@@ -232,6 +249,7 @@ def test_what_a_number_looks_like(text: str, number: float) -> None:
     assert number_of(text) == number == numbers(pl.Series([text]))[0]
 
 
+@pytest.mark.slow
 def test_blanks_are_those_of_polars() -> None:
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     stripped = pl.Series(characters).str.strip_chars().to_list()

@@ -90,6 +90,7 @@ def test_the_error_of_a_gain_is_right_however_unequal_the_weights_are() -> None:
     assert crosses_of(fitted(frame, weight)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 2.0**30, 1e7])
 @pytest.mark.parametrize("other", [1.0, 2.0**-20, 1e8])
 def test_a_refit_weighs_rows_against_penalties_as_the_fit_did(factor: float, other: float) -> None:

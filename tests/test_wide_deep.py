@@ -262,16 +262,16 @@ def test_a_private_model_scores_the_same(
     assert model.model.additions
     np.testing.assert_array_equal(model.log_odds(rows), fitted.scorer_.log_odds(rows))
     np.testing.assert_array_equal([model.log_odds_one(row) for row in rows.to_dicts()], fitted.scorer_.log_odds(rows))
-    assert parts(tmp_path / "private.acx")[0]["format"] == 4
+    assert parts(tmp_path / "private.acx")[0]["format"] == 5
     assert b"nurse" not in (tmp_path / "private.acx").read_bytes()
 
 
 def test_reasons_add_up_and_name_the_deep_part(saved: Path, rows: pl.DataFrame) -> None:
     model = load(saved)
     for row in rows.head(20).to_dicts():
-        found = model.explain_one(row)
-        assert found.reasons[-1].field == Network.reason
-        assert found.intercept + sum(reason.contribution for reason in found.reasons) == pytest.approx(found.log_odds, abs=1e-9)
+        found = model.explain(row)
+        assert Network.reason in [reason.name for reason in found.reasons]
+        assert found.mean_log_odds + sum(reason.contribution for reason in found.reasons) == pytest.approx(found.log_odds, abs=1e-9)
 
 
 def parts(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -141,7 +141,7 @@ def test_neighbouring_bins_of_large_numbers_stay_apart_in_a_frame(tmp_path: Path
     rows = pl.DataFrame({"account": account, "job": rng.choice(["cook", "pilot"], 2_000)})
     model = AutoCross(quiet=True, max_crosses=1).fit(rows, label)
     frame = pl.DataFrame(model.transform(rows, output="frame"))
-    shown = frame["account [values]"].unique().to_list()
+    shown = frame["account (values)"].unique().to_list()
     assert sorted(shown) == sorted(["below 1234560.5", *map(str, range(1_234_561, 1_234_599)), "1234598.5 or more"])
     model.save(tmp_path / "model.acx")
     names = Features(load(tmp_path / "model.acx").model).value_names()

@@ -7,7 +7,7 @@ from typing import Any, assert_type
 import numpy as np
 from numpy.typing import NDArray
 
-from autocross import AutoCross, AutoCrossClassifier, Explanation, FoundCross, Reason, Scorer, WideDeepClassifier, load
+from autocross import AutoCross, AutoCrossClassifier, Explanation, FoundCross, Reason, Scorecard, Scorer, WideDeepClassifier, load
 
 
 def classifier(X: object, y: object) -> None:
@@ -49,11 +49,19 @@ def scorer(rows: object) -> None:
 
 
 def explanation(model: AutoCrossClassifier, saved: Scorer) -> None:
-    for why in (model.explain({"job": "nurse"}), saved.explain_one({"job": "nurse"})):
+    for why in (model.explain({"job": "nurse"}), saved.explain({"job": "nurse"})):
         assert_type(why, Explanation)
         assert_type(why.probability, float)
         assert_type(why.strongest(3), list[Reason])
-        assert_type([(reason.field, reason.contribution) for reason in why.reasons], list[tuple[str, float]])
+        assert_type([(reason.name, reason.contribution) for reason in why.reasons], list[tuple[str, float]])
+
+
+def card(model: AutoCrossClassifier, saved: Scorer) -> None:
+    for points in (model.scorecard(pdo=20), saved.scorecard(favourable="no", decimals=1)):
+        assert_type(points, Scorecard)
+        assert_type(points.base, float)
+        assert_type(points.score({"job": "nurse"}), float)
+        assert_type(points.points_to_probability(600), float)
 
 
 def mistakes(saved: Scorer) -> None:

@@ -9,32 +9,46 @@ if TYPE_CHECKING:
     from typing import Any
 
     from autocross.deep_estimator import WideDeepClassifier
-    from autocross.estimator import AutoCross, AutoCrossClassifier
+    from autocross.estimator import AutoCrossClassifier
+    from autocross.exporting.formats import export
+    from autocross.models.evaluation import Evaluation
     from autocross.producer.model import FoundCross
-    from autocross.serving.scorer import Explanation, Reason, Scorer, load
+    from autocross.serving.intervals import ScoreInterval
+    from autocross.serving.reasons import Explanation, Reason
+    from autocross.serving.scorecard import Scorecard
+    from autocross.serving.scorer import Scorer, load
+    from autocross.transformer import AutoCross
 
 __version__ = "0.1.0"
 __all__ = [
     "AutoCross",
     "AutoCrossClassifier",
+    "Evaluation",
     "Explanation",
     "FoundCross",
     "Reason",
+    "ScoreInterval",
+    "Scorecard",
     "Scorer",
     "WideDeepClassifier",
     "__version__",
+    "export",
     "load",
 ]
 
-# Loaded on first use: `load` in a service must not pay for scikit-learn, Numba or a frame library.
+# Loaded on first use: `load` in a service must not pay for scikit-learn or a frame library.
 _HOMES = {
-    "AutoCross": "autocross.estimator",
+    "AutoCross": "autocross.transformer",
     "AutoCrossClassifier": "autocross.estimator",
-    "Explanation": "autocross.serving.scorer",
+    "Evaluation": "autocross.models.evaluation",
+    "Explanation": "autocross.serving.reasons",
     "FoundCross": "autocross.producer.model",
-    "Reason": "autocross.serving.scorer",
+    "Reason": "autocross.serving.reasons",
+    "Scorecard": "autocross.serving.scorecard",
+    "ScoreInterval": "autocross.serving.intervals",
     "Scorer": "autocross.serving.scorer",
     "WideDeepClassifier": "autocross.deep_estimator",
+    "export": "autocross.exporting.formats",
     "load": "autocross.serving.scorer",
 }
 

@@ -45,9 +45,10 @@ class Block:
 
     ``odds`` (n_rows, n_models) has the odds of each row under each model. ``row`` has the numbers of the rows in the table, which
     has ``n_all`` rows. ``place`` has their places in the shuffle, from 0 to 2^32. ``cluster`` has the numbers of their groups or
-    periods. ``trials`` has the codes of candidates. ``former`` has odds and losses that are kept for comparison. ``whole`` is the
-    block as it was before it was narrowed to some of its rows. ``scratch`` is the file that holds the codes, if they are not in
-    memory. ``forward`` says that a model learns only from the rows of earlier folds.
+    periods. ``trials`` has the codes of candidates. ``former`` has odds and losses that are kept for comparison. ``pulls``
+    has, while weights are drawn, the curvature of each row and its pull in each draw. ``whole`` is the block as it was before it
+    was narrowed to some of its rows. ``scratch`` is the file that holds the codes, if they are not in memory. ``forward`` says that
+    a model learns only from the rows of earlier folds.
     """
 
     codes: dict[Cross, FieldCodes]
@@ -61,6 +62,9 @@ class Block:
     odds: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     trials: list[FieldCodes] = field(default_factory=list)
     former: tuple[NDArray[np.float64], NDArray[np.float64]] = field(default_factory=lambda: (np.zeros((0, 0)), np.zeros(0)))
+    pulls: tuple[NDArray[np.float32], NDArray[np.int32]] = field(
+        default_factory=lambda: (np.zeros(0, np.float32), np.zeros((0, 0), np.int32))
+    )
     whole: Block | None = None
     scratch: Scratch | None = None
     forward: bool = False

@@ -30,6 +30,7 @@ from autocross.engines import Engine
 from autocross.errors import BundleError, FileError, OptionError
 from autocross.features import CAP, FIRST, RARE, Field, Penalty, hash_bits
 from autocross.kernels.steps import FARTHEST
+from autocross.models import monotone
 from autocross.models.logistic import UNPENALISED, Regression, Term
 from autocross.models.losses import Loss
 from autocross.options import Options
@@ -259,7 +260,9 @@ class Unpacking:
         """The codes of a cross. It cannot have more values than all rows together have entries."""
         name, parts = f"cross.{number}", [self.encoder.fields[part] for part in self.cross(entry["fields"])]
         n_rows, shape = self.setting.n_rows, self.stored.shape(name)
-        fits = len(shape) == 2 and shape[0] <= min(CAP, n_rows * MOST_ENTRIES) and shape[1] == len(parts)
+        # A cross that is monotone along a number has a code for every bin, seen or not.
+        most = CAP if any(part.direction for part in parts) else min(CAP, n_rows * MOST_ENTRIES)
+        fits = len(shape) == 2 and shape[0] <= most and shape[1] == len(parts)
         require(fits, f"cross {number} has no proper values")
         expect_room(entry, shape[0], f"cross {number}")
         coder = unpack_cross(number, entry, self.encoder, self.stored.array(name, np.uint32, shape))
@@ -301,9 +304,10 @@ class Unpacking:
         tied = self.stored.array(f"tied.{place}", np.uint8, shape)
         require(bool((np.abs(weight) <= farthest).all()), f"{name} has a weight that is no number, or too large")
         require(bool((tied <= 1).all()), f"{name} has codes that are neither tied nor free")
-        may_be_tied = field.shares_rare and self.setting.min_count > 1
+        may_be_tied = (field.shares_rare and self.setting.min_count > 1) or field.direction
         require(not tied[: FIRST if may_be_tied else None].any(), f"{name} ties codes that are free")
-        require(not tied.any() or bool((weight == weight[RARE])[tied == 1].all()), f"{name} ties codes of several weights")
+        rare = monotone.wholly_tied(field, tied) if field.direction else tied == 1
+        require(not rare.any() or bool((weight == weight[RARE])[rare].all()), f"{name} ties codes of several weights")
         return Term(field, penalty, weight, tied.view(np.bool_))
 
     def accepted(self, entry: Any) -> Accepted:

@@ -24,8 +24,8 @@ MODULUS = (1 << 40) - 87  # a prime; its product with any number of codes below 
 DENSE = 1 << 22  # a cross with no more possible keys than this may have a table of all of them
 MOST_ENTRIES = 64  # combinations of a row that count in a cross of multi-value fields
 
-Kind = Literal["cross", "statistic"]
-STATISTIC = -3  # stands before the fields of a statistic, where crosses are told apart by their fields
+Kind = Literal["cross", "statistic", "change"]
+MARKS = {"cross": (), "statistic": (-3,), "change": (-4,)}  # stand before the fields, where crosses are told apart by these
 
 
 def cross_key(codes: Sequence[Any], sizes: Sequence[int]) -> Any:
@@ -95,7 +95,11 @@ def pair_up(coded: Sequence[FieldCodes]) -> tuple[list[Ints], Ints | None]:
 
 
 def axis_of(parts: Sequence[Field]) -> int | None:
-    """The field along which a cross has neighbours: the finest one of those whose codes have neighbours."""
+    """The field along which a cross has neighbours: the one whose weights must be monotone, or else the finest one of those whose
+    codes have neighbours."""
+    for number, part in enumerate(parts):
+        if part.direction:
+            return number
     axes = [number for number, part in enumerate(parts) if part.chain is not None]
     if not axes or any(part.width > 1 for part in parts):
         return None
@@ -130,8 +134,8 @@ class CrossCoder:
     """The codes of one cross. ``values`` (n_values, order) has, for each combination with a code of its own, the codes of the
     fields.
 
-    ``kind`` says what the weights of these codes were learned from: each code on its own in a cross, or in a statistic what is
-    known about its rows (`autocross.statistic`).
+    ``kind`` says where the weights of these codes come from. In a cross each code was learned on its own, and in a statistic from
+    what is known about its rows (`autocross.statistic`). In a change they were set by hand.
     """
 
     fields: tuple[int, ...]
@@ -143,8 +147,8 @@ class CrossCoder:
 
     @property
     def term(self) -> tuple[int, ...]:
-        """What tells this term from all others: its fields, and for a statistic a mark before them."""
-        return self.fields if self.kind == "cross" else (STATISTIC, *self.fields)
+        """What tells this term from all others: its fields, and for a statistic or a change a mark before them."""
+        return (*MARKS[self.kind], *self.fields)
 
     @cached_property
     def keys(self) -> Ints:
@@ -163,8 +167,8 @@ class CrossCoder:
     def field(self, parts: Sequence[Field]) -> Field:
         """The cross as a field, named after its parts."""
         name, columns = " x ".join(part.name for part in parts), " x ".join(part.column for part in parts)
-        if self.kind == "statistic":
-            return Field(f"{name} [statistic]", columns, self.n_codes, shares_rare=False)
+        if self.kind != "cross":
+            return Field(f"{name} [{self.kind}]", columns, self.n_codes, shares_rare=False, width=self.width)
         return Field(name, columns, self.n_codes, shares_rare=True, width=self.width, chain=self.chain(parts))
 
     def chain(self, parts: Sequence[Field]) -> Chain | None:
@@ -178,7 +182,7 @@ class CrossCoder:
         linked = (values[1:, :-1] == values[:-1, :-1]).all(axis=1) & (values[:-1, -1] >= FIRST)
         gap = np.where(linked, np.diff(values[:, -1]), 0).astype(np.float64)
         codes = np.concatenate([np.arange(FIRST), FIRST + order])
-        return Chain(codes, np.concatenate([np.zeros(FIRST + 1), gap]), np.zeros(len(codes)))
+        return Chain(codes, np.concatenate([np.zeros(FIRST + 1), gap]), np.zeros(len(codes)), parts[axis].direction)
 
     def encode(self, coded: Sequence[FieldCodes]) -> FieldCodes:
         """The codes of the cross in rows whose fields have these codes."""
@@ -201,12 +205,21 @@ class CrossCoder:
 
     def look_up(self, keys: Ints) -> Ints:
         """The codes of keys. An unknown key gets the code of its bucket or, if there are no buckets, the rare code."""
-        position = np.searchsorted(self.keys, keys)
+        from autocross.kernels import slots  # not above: scoring single rows does without it
+
         code_of_unknown = FIRST + len(self.keys) + keys % self.n_buckets if self.n_buckets else np.int64(RARE)
         if not len(self.keys):
             return np.broadcast_to(code_of_unknown, keys.shape)
-        is_known = self.keys[np.minimum(position, len(self.keys) - 1)] == keys
-        return np.where(is_known, FIRST + position, code_of_unknown)
+        place = np.empty(len(keys), np.int64)
+        slots.find(keys, self.keys, *self.starts, place)
+        return np.where(place >= 0, FIRST + place, code_of_unknown)
+
+    @cached_property
+    def starts(self) -> tuple[Ints, int]:
+        """Where the keys with certain upper bits begin, and by how much a key is shifted to have only these."""
+        shift = max(0, int(self.keys[-1]).bit_length() - len(self.keys).bit_length())
+        n_equal = np.bincount(self.keys >> shift)
+        return np.concatenate([[0], np.cumsum(n_equal)]), shift
 
     def encode_one(self, coded: Sequence[Any]) -> tuple[int, ...]:
         """The codes of one row: a single code, or one for each combination if a field has several codes."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from autocross.errors import OptionError
 from autocross.estimator import OF_CLASSIFIER, AutoCrossClassifier
 from autocross.fitting.fit import LaterStage
 from autocross.options import DeepOptionList, DeepOptions, documented, values_of
+from autocross.producer.model import Model
 
 GONE = {"hidden", "embedding"}  # options of older versions
 
@@ -38,6 +40,10 @@ class WideDeepClassifier(DeepOptionList, AutoCrossClassifier):
 
     def _options(self) -> DeepOptions:
         return DeepOptions(**values_of(self))
+
+    @classmethod
+    def _check_kind(cls, model: Model, path: str | Path) -> None:
+        """A model with networks, or of the regression alone, if these did not help."""
 
     def _later_stage(self) -> LaterStage:
         from autocross.fitting.deepen import STAGE  # which needs PyTorch

@@ -19,7 +19,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from autocross.errors import FileError
-from autocross.estimator import MODEL, AutoCrossClassifier
+from autocross.estimator import AutoCrossClassifier
+from autocross.fitted import MODEL
 from autocross.models.metrics import auc
 from autocross.table.outputs import Kind, check_output, has_columns
 
@@ -130,5 +131,5 @@ def run(folder: Path, force: bool = False) -> None:
     explanation = model.explain(flight)
     print(f"\nFlight {flight['carrier']} to {flight['dest']}, {flight['departs']}: {explanation.probability:.0%} late, because")
     for reason in explanation.strongest(6):
-        print(f"  {reason.contribution:+.2f}  {reason.field} = {reason.value}")
+        print(f"  {reason.contribution:+.2f}  {reason.name} = {reason.value}")
     print(f"\nSaved {path}. Try: autocross show {path}; autocross evaluate {path} {folder / TEST}")

@@ -46,3 +46,7 @@ class TableWarning(UserWarning):
 
 class FileWarning(UserWarning):
     """The journal, the progress display or a checkpoint can no longer be written; the fit goes on."""
+
+
+class OptionWarning(UserWarning):
+    """An option has a value with which a promise may not be kept; the work goes on."""

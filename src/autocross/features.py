@@ -63,12 +63,14 @@ class Chain:
     """Which codes are neighbours.
 
     ``order`` lists all codes. ``gap`` says how far each code lies from the code before it in that order; 0 means that the two are
-    not neighbours. ``place`` says where each code lies on the line that its weight may be held to.
+    not neighbours. ``place`` says where each code lies on the line that its weight may be held to. ``direction`` is 1 if weights
+    must never fall from one neighbour to the next, -1 if they must never rise, and 0 if they are free.
     """
 
     order: NDArray[np.int64]
     gap: NDArray[np.float64]
     place: NDArray[np.float64]
+    direction: int = 0
 
     @property
     def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
@@ -76,14 +78,14 @@ class Chain:
         return self.order, self.gap, self.place
 
 
-def in_order(n_codes: int, places: NDArray[np.float64] | None = None) -> Chain:
+def in_order(n_codes: int, places: NDArray[np.float64] | None = None, direction: int = 0) -> Chain:
     """The chain of a field whose values are in order. Missing and rare have no neighbours. ``places`` are those of the values; by
     default there is no line."""
     gap, place = np.ones(n_codes), np.zeros(n_codes)
     gap[: FIRST + 1] = 0.0
     if places is not None:
         place[FIRST:] = places
-    return Chain(np.arange(n_codes), gap, place)
+    return Chain(np.arange(n_codes), gap, place, direction)
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,11 @@ class Field:
     def has_line(self) -> bool:
         """Whether the codes lie on a line, so that weights can be held near it."""
         return self.chain is not None and bool(self.chain.place.any())
+
+    @property
+    def direction(self) -> int:
+        """Whether weights must never fall along the chain (1), must never rise (-1), or are free (0)."""
+        return 0 if self.chain is None else self.chain.direction
 
     @property
     def is_category(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ def identity(
         "names of the target": target,
         "classes": json.dumps(list(classes)),  # as text, because 1 and true are equal but not the same
         "numbers of rows": n_rows,
-        "kinds of columns": bundle.checksum({"schema": [asdict(column) for column in encoder.schema]}, {}),
+        "kinds of columns": bundle.checksum({"schema": [column.facts() for column in encoder.schema]}, {}),
         **{f"{rule.name}, which follow from the rows and memory_limit,": rule.value for rule in rules},
         **{f"codes of column {name!r}": checksum for name, checksum in column_checksums(encoder).items()},
         **dict(zip(OF_ROWS, sums, strict=False)),

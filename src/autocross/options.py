@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field as DataField
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
+from numbers import Real
 from typing import Any, Literal, get_args, get_type_hints
 
 from autocross.checks import shown
@@ -20,6 +21,8 @@ Evaluation = Literal["auto", "holdout", "kfold"]
 Halving = Literal["auto", "paper"]
 Split = Literal["auto", "random", "time", "group", "forward"]
 Size = Literal["auto", "small"]
+Direction = Literal["increasing", "decreasing"]
+BALANCED = "balanced"  # class_weight by which both labels count the same in all
 SIZES = (0, 5, 10, 20)  # how many crosses the smaller models have that a fit leaves in memory
 SEPARATORS = (",", ";", "\t", "|")
 DECIMALS = (".", ",")
@@ -30,8 +33,12 @@ MANY = 1_000_000  # crosses, columns of a cross, bins: each takes memory
 MOST_ROWS = 10**12
 MOST_SECONDS = 10**9  # 30 years
 GRACE = 1.0  # seconds that are added to every time limit; otherwise a short one would leave nothing to learn from
+MOST_CLASS_WEIGHT = 10**9
 MOST_GIB = 2**20  # a pebibyte
 LARGEST_SEED = 2**63 - 1  # PyTorch takes 64 bits, and numbers are added to the seed for folds of later rounds
+
+# What a mapping takes: how the message goes on that refuses anything else.
+EXAMPLES = {"types": "kinds, as in {'zip': 'categorical'}", "monotone": "directions, as in {'age': 'increasing'}"}
 
 
 def option(
@@ -57,6 +64,11 @@ class OptionList:
     exclude: Sequence[str] | None = option(None, "Columns to leave out altogether.")
     positive: Any = option(None, "The label that counts as yes. The default is the larger of the two.")
     metric: Metric = option("auc", "The score that is reported, and that must not fall when a cross is accepted.")
+    class_weight: str | Mapping[Any, float] | None = option(
+        None,
+        "How much rows of each label count, times their sample weights: a mapping of labels to weights, or balanced, by which both "
+        "labels count the same in all. Probabilities then are those of such rows.",
+    )
     max_crosses: int | None = option(None, "Stop after this many crosses. 0 gives LR (base).", at_least=0, at_most=MANY)
     size: Size = option(
         "auto",
@@ -64,6 +76,27 @@ class OptionList:
         "tenths of what all of them gain, and at most 20.",
     )
     max_order: int | None = option(None, "Longest cross, counted in columns.", at_least=2, at_most=MANY)
+    max_values: int | None = option(
+        None,
+        "Propose no cross of more values than this: the product of the numbers of values, or bins, that its columns have.",
+        at_least=1,
+        at_most=MOST_ROWS,
+    )
+    monotone: Mapping[str, str] | None = option(
+        None,
+        "Numerical columns along which the probability of the positive label never falls (increasing) or never rises (decreasing), "
+        "all else equal, as in {'age': 'increasing'}. Missing values are outside the order.",
+    )
+    include: Sequence[str | Sequence[str]] | None = option(
+        None,
+        "Crosses that must be in the model, as in [('job', 'education')] or ['job & education']. They enter before the search, "
+        "are never taken out, and count in max_crosses.",
+    )
+    forbid: Sequence[str | Sequence[str]] | None = option(
+        None,
+        "Columns that may stand alone but in no cross, and columns that never meet in one cross, as in ['gender', ('age', 'zip')] "
+        "or ['gender', 'age & zip']. The same holds for statistics.",
+    )
     beam_width: int = option(1, "How many sets of crosses are followed side by side.", at_least=1, at_most=MANY)
     time_limit: float | None = option(
         None,
@@ -186,6 +219,9 @@ class Options(Checked, OptionList):
                 raise OptionError(f"Option granularities holds {shown(granularity)}. Give whole numbers of bins from 2 to {MANY}.")
         if self.exclude is not None and "" in list(self.exclude):
             raise OptionError("Option exclude holds ''. Give names of columns; a column without a name must be renamed.")
+        check_directions(self.monotone or {})
+        for name in ("include", "forbid"):
+            check_crosses(name, () if getattr(self, name) is None else getattr(self, name))
         if self.size == "small" and self.halving == "paper":
             raise OptionError(
                 "Option size='small' is not for halving='paper', which takes no cross out again. Use max_crosses=20 instead."
@@ -210,7 +246,9 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
     name, kinds = entry.name, get_args(hint) or (hint,)
     if name == "positive" or (value is None and entry.default is None):
         return
-    if all(isinstance(choice, str) for choice in kinds):
+    if name == "class_weight":
+        check_class_weight(value)
+    elif all(isinstance(choice, str) for choice in kinds):
         if value not in kinds:
             raise OptionError(f"Option {name}={shown(value)} is unknown. Choose one of: {', '.join(kinds)}.")
     elif entry.metadata["at_least"] is not None:
@@ -229,15 +267,49 @@ def check(entry: DataField[Any], hint: Any, value: Any) -> None:
     elif bool in kinds:
         if not is_truth(value):
             raise OptionError(f"Option {name}={shown(value)} is neither True nor False. Give one of the two.")
-    elif name in ("exclude", "granularities"):
+    elif name in ("exclude", "granularities", "include", "forbid"):
         if isinstance(value, str):
             raise OptionError(f"Option {name}={shown(value)} is one text. Give a list, as in [{shown(value)}].")
         if not isinstance(value, Iterable):
             raise OptionError(f"Option {name}={shown(value)} is no list. Give one, as in [{shown(value)}].")
-    elif name == "types" and not isinstance(value, Mapping):
+    elif name in EXAMPLES and not isinstance(value, Mapping):
+        raise OptionError(f"Option {name}={shown(value)} is not a mapping. Give column names and {EXAMPLES[name]}.")
+
+
+def check_directions(monotone: Mapping[str, str]) -> None:
+    """Refuse a direction that does not exist."""
+    for column, direction in monotone.items():
+        if not isinstance(column, str) or not column:
+            raise OptionError(f"Option monotone names {shown(column)}. Give names of columns.")
+        if not isinstance(direction, str) or direction not in get_args(Direction):
+            ways = " or ".join(get_args(Direction))
+            raise OptionError(f"Option monotone says {shown(direction)} of column {column!r}. Choose {ways}.")
+
+
+def check_crosses(name: str, entries: Iterable[Any]) -> None:
+    """Refuse what is neither a text nor a group of different columns. Whether the table has the columns is seen later."""
+    for entry in entries:
+        columns = [entry] if isinstance(entry, str) else list(entry) if isinstance(entry, Iterable) else [None]
+        if not columns or not all(isinstance(column, str) and column for column in columns):
+            example = "('job', 'education') or 'job & education'"
+            raise OptionError(f"Option {name} holds {shown(entry)}. Give columns by their names, as in {example}.")
+        if len({*columns}) < len(columns):
+            raise OptionError(f"Option {name} holds {shown(entry)}, which names a column twice. Name each column once.")
+
+
+def check_class_weight(value: Any) -> None:
+    """Refuse what is neither balanced nor a mapping of labels to weights above 0."""
+    if not isinstance(value, Mapping) and not (isinstance(value, str) and value == BALANCED):
         raise OptionError(
-            f"Option types={shown(value)} is not a mapping. Give column names and kinds, as in {{'zip': 'categorical'}}."
+            f"Option class_weight={shown(value)} is unknown. Give {BALANCED!r}, or labels and weights, as in {{'yes': 3}}."
         )
+    for label, weight in value.items() if isinstance(value, Mapping) else ():
+        is_number = isinstance(weight, Real) and not is_truth(weight)
+        if not is_number or not weight <= MOST_CLASS_WEIGHT or weight < 1 / MOST_CLASS_WEIGHT:
+            raise OptionError(
+                f"Option class_weight gives the label {shown(label)} the weight {shown(weight)}. Give a number above 0, up to "
+                f"{MOST_CLASS_WEIGHT:,}."
+            )
 
 
 def check_number(entry: DataField[Any], fractions: bool, value: Any) -> None:

@@ -7,7 +7,6 @@ from the results of all shares, and does not depend on where one share ends and 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,6 +30,9 @@ from autocross.table.columns import TimeColumn
 from autocross.table.digest import Digest, Digests, Numbered, is_counted_as_it_is, merged, moved
 from autocross.table.labels import Classes, LabelValues
 from autocross.table.source import Part, Source
+from autocross.table.weights import mean_exponent as mean_exponent
+from autocross.table.weights import weigh as weigh
+from autocross.table.weights import weighed as weighed
 
 Ints = NDArray[np.int64]
 HASHED_CELLS = 1 << 22  # most cells that are hashed together; their hashes take 32 MB
@@ -335,34 +337,3 @@ def to_blocks(reader: Reader, n_blocks: int, stems: Sequence[int], plan: FoldPla
     filling = reader.filling
     reader.numbered = {}
     return filling.writer.blocks(n_blocks, stems, filling.label, filling.weight, plan, cluster, reader.each)
-
-
-# Sample weights are floats, but their sum must not depend on how rows are divided. So digits are added up as whole numbers. Only
-# the ratios of weights count, so all weights are divided by the power of two that brings their mean between 1 and 2; this rounds
-# nothing.
-
-DIGITS, POWERS = 24, 149  # a 32-bit float has 24 binary digits, and the smallest is a multiple of 2^-149
-
-
-def weigh(weight: NDArray[np.float32]) -> Ints:
-    """For each power of two, the summed digits of the weights with that power, as whole numbers."""
-    digits, power = np.frexp(weight)
-    return np.bincount(power + POWERS, digits * 2.0**DIGITS, POWERS + 130).astype(np.int64)
-
-
-def weighed(sums: Ints) -> float:
-    """The sum of the weights, rounded once.
-
-    >>> weighed(weigh(np.array([0.1, 1e9, 3e-9], np.float32)) + weigh(np.array([2.5], np.float32)))
-    1000000002.6
-    """
-    return math.fsum(math.ldexp(float(digits), power - POWERS - DIGITS) for power, digits in enumerate(sums.tolist()))
-
-
-def mean_exponent(total_weight: float, n_rows: int) -> int:
-    """The exponent of the power of two that brings the mean weight between 1 and 2.
-
-    >>> mean_exponent(100.0, 100), mean_exponent(1e8, 100), mean_exponent(0.5, 100)
-    (0, 19, -8)
-    """
-    return math.frexp(total_weight / n_rows)[1] - 1

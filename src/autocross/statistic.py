@@ -13,6 +13,7 @@ counts : int64 (..., 2)   rows with a value, and how many of them have the posit
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,18 @@ def bucket_of(place: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """The buckets of rows with these places in the shuffle."""
     bucket: NDArray[np.uint32] = place >> np.uint32(32 - BUCKET_BITS)
     return bucket
+
+
+def numbers(counts: NDArray[Any], base: float, strength: float = STRENGTH) -> NDArray[np.float64]:
+    """The log-odds and the logarithm of one plus the count, (..., 2), where ``counts`` is (..., 2).
+
+    >>> numbers(np.array([[0, 0], [5, 5]]), 0.5).round(3).tolist()
+    [[0.0, 0.0], [1.466, 1.792]]
+    """
+    n_rows, n_positive = counts[..., 0], counts[..., 1]
+    up, down = n_positive + strength * base, n_rows - n_positive + strength * (1.0 - base)
+    rate = np.log(up) - np.log(down) - (math.log(base) - math.log(1.0 - base))
+    return np.stack([rate, np.log1p(n_rows)], axis=-1)
 
 
 def bins(counts: Ints, codes: NDArray[Any], column: NDArray[Any], base: float) -> Codes:

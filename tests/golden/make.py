@@ -118,6 +118,13 @@ def with_course() -> AutoCrossClassifier:
         return fitted(AutoCrossClassifier(quiet=True, engine="serial", split="random", **options))
 
 
+def with_memory() -> AutoCrossClassifier:
+    """Format 5: what a model remembers about its rows, of different weights, a monotone column, and a change by hand."""
+    options: dict[str, Any] = {"max_crosses": 3, "granularities": [10, 40], "monotone": {"age": "increasing"}}
+    fit = fitted(AutoCrossClassifier(quiet=True, engine="serial", split="random", class_weight="balanced", **options))
+    return fit.with_weight("job", "cook", 0.25, note="decided by the committee").without("member")
+
+
 FORMATS: dict[str, Callable[[], AutoCrossClassifier]] = {
     "format-1": linear,
     "format-2": deep,
@@ -125,6 +132,7 @@ FORMATS: dict[str, Callable[[], AutoCrossClassifier]] = {
     "format-4": with_statistics,
     "format-4-networks": with_networks,
     "format-4-course": with_course,
+    "format-5": with_memory,
 }
 
 

@@ -395,7 +395,7 @@ def scores_alike(model: AutoCrossClassifier, given: Sample, rng: Rng) -> None:
         for name in rng.choice(list(row), int(rng.integers(1, 3))).tolist():
             row[name] = ODD[rng.integers(len(ODD))]
         require_one_as_many(scorer, row, pd.DataFrame({name: pd.Series([value], dtype=object) for name, value in row.items()}))
-        explanation = answer(lambda row=row: scorer.explain_one(row))
+        explanation = answer(lambda row=row: scorer.explain(row))
         if not isinstance(explanation, Refused):
             require(same_bits(explanation.log_odds, scorer.log_odds_one(row)), f"explained otherwise: {shown(row)}")
 

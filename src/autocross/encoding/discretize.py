@@ -77,7 +77,8 @@ class Bins(ColumnEncoder):
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        chains = [in_order(FIRST + len(edges) + 1, places) for edges, places in zip_longest(self.edges, self.places)]
+        way = self.column.direction
+        chains = [in_order(FIRST + len(edges) + 1, places, way) for edges, places in zip_longest(self.edges, self.places)]
         return tuple(
             Field(name, self.column.name, len(chain.order), shares_rare=False, chain=chain)
             for name, chain in zip(self.names, chains, strict=True)
@@ -124,12 +125,16 @@ class Bins(ColumnEncoder):
         """The codes of one number."""
         edges, codes = self.one_row
         if type(value) is not float:
-            try:
-                value = number_of(value)
-            except ValueError as error:
-                way_out = way_out_of(error, "Give a number, or None if it is missing.")
-                raise refused(self.column.name, "numerical", "the row", shown(value), way_out) from None
+            value = self.number(value)
         return codes[-1] if value != value else codes[bisect_right(edges, value)]
+
+    def number(self, value: Any) -> float:
+        """One number as a float, as the caller gives it. NaN is missing."""
+        try:
+            return number_of(value)
+        except ValueError as error:
+            way_out = way_out_of(error, "Give a number, or None if it is missing.")
+            raise refused(self.column.name, "numerical", "the row", shown(value), way_out) from None
 
     def contributions(self, weights: list[list[float]]) -> Callable[[Any], Sequence[float]]:
         """What one number adds to the log-odds, field by field."""

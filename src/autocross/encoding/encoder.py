@@ -72,6 +72,11 @@ class Encoder:
         """For every field, the encoder of its column and its place among the fields of that column."""
         return tuple((column, place) for column in self.columns for place in range(len(column.fields)))
 
+    @cached_property
+    def place_of(self) -> dict[str, int]:
+        """The places of the columns in the schema."""
+        return {column.name: place for place, column in enumerate(self.schema)}
+
     def encode(self, table: Table) -> list[FieldCodes]:
         """The codes of all rows, field by field."""
         return [codes for column in self.columns for codes in column.encode(table.columns[column.column.name])]

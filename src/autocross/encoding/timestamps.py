@@ -160,7 +160,7 @@ class Calendar(ColumnEncoder):
     @classmethod
     def expect(cls, number: int, entry: Facts, column: ColumnSchema, stored: StoredArrays) -> list[tuple[str, int]]:
         owner, seen = f"column {column.name!r}", entry["seen"]
-        require(isinstance(seen, dict) and len(seen) > 0, f"{owner} has no calendar parts")
+        require(isinstance(seen, dict) and (len(seen) > 0 or cls is not Calendar), f"{owner} has no calendar parts")
         for part, values in seen.items():
             require(part in PARTS, f"{owner} has an unknown calendar part")
             proper = isinstance(values, list) and all(type(value) is int and value in PARTS[part] for value in values)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from autocross.errors import AutoCrossError, OptionError
 from autocross.events import PhaseStarted, StepDone
-from autocross.features import FieldCodes
+from autocross.features import TOGETHER, FieldCodes
 from autocross.fitting.crossfit import CrossFit, are_replaced, cross_fit, folds_for
 from autocross.fitting.encode import Encoded
 from autocross.fitting.finish import Finished
@@ -22,7 +22,9 @@ from autocross.hashing import mix
 from autocross.models import wide_deep
 from autocross.models.metrics import log_loss, log_losses, measure
 from autocross.options import DeepOptions, Options
+from autocross.producer.deciles import N_CELLS, Deciles, count_cells
 from autocross.producer.inputs import PER_TERM, Inputs, knots_of, known_terms, numbers_of
+from autocross.producer.model import Model
 from autocross.producer.network import Network
 from autocross.search.policy import policy_of
 from autocross.search.stopping import Stopped, Stopping
@@ -42,9 +44,13 @@ Ints = NDArray[np.int64]
 
 
 def check(options: Options, source: Source) -> None:
-    """Refuse an engine or a table with which no network can be trained."""
+    """Refuse an engine or a table with which no network can be trained, and what no network can keep to."""
     if options.engine == "ray":
         raise OptionError("Option engine='ray' is not for networks, which are trained on this machine. Use engine='threads'.")
+    for name in options.monotone or {}:
+        raise OptionError(f"Option monotone names {name!r}, but a network is monotone in no column. Fit an AutoCrossClassifier.")
+    if options.forbid is not None and len(options.forbid):
+        raise OptionError("Option forbid is not for networks, in which all columns meet. Fit an AutoCrossClassifier.")
     if not source.in_memory:
         raise AutoCrossError(
             "The table is larger than a network can be trained on here. "
@@ -64,8 +70,20 @@ def deepen(run: Run, source: Source, encoded: Encoded, finished: Finished) -> Fi
         return finished
     with suppress(Stopped):
         run.engine.between = stopping.check
-        return blended(run, stopping, encoded, finished, Rows.of(run, encoded, finished, part, label, kept))
+        deep = blended(run, stopping, encoded, finished, Rows.of(run, encoded, finished, part, label, kept))
+        return deep if deep is finished else with_deciles(deep, part, kept)
     return finished
+
+
+def with_deciles(deep: Finished, part: Part, kept: Ints) -> Finished:
+    """The same with the deciles of its own scores, by the rows that the networks learned from."""
+    model = Model(deep.producer, deep.intercept, tuple(deep.weights), (), additions=deep.additions)
+    cells = np.zeros(N_CELLS, np.int64)
+    for first in range(0, len(kept), TOGETHER):
+        table = typed(part.features[kept[first : first + TOGETHER]], deep.producer.encoder.schema)
+        cells += count_cells(model.log_odds(table))
+    assert deep.background is not None
+    return replace(deep, background=replace(deep.background, deciles=Deciles.of(cells)))
 
 
 def drawn(seed: int, n_rows: int) -> Ints:
@@ -166,7 +184,11 @@ def blended(run: Run, stopping: Stopping, encoded: Encoded, finished: Finished, 
     score = finished.score
     if not are_replaced(encoded.folds):  # a score on other folds would not be of the split that the model reports
         score = measure(options.metric, label, blends[share], weight)
-    return replace(finished, score=score, additions=(*finished.additions, Network(share, inputs, matrices, biases)))
+    assert finished.background is not None
+    mean = float(np.average(blends[share] - alone, weights=weight))
+    background = replace(finished.background, additions=(*finished.background.additions, mean))
+    additions = (*finished.additions, Network(share, inputs, matrices, biases))
+    return replace(finished, score=score, additions=additions, background=background)
 
 
 def gains(label: NDArray[np.uint8], before: Floats, after: Floats, weight: Floats) -> bool:

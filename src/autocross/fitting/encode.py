@@ -17,6 +17,7 @@ from autocross.encoding.encoder import Encoder
 from autocross.encoding.plan import EncodingPlan
 from autocross.errors import EngineError, OptionError, TableError
 from autocross.features import CAP, FIRST, hash_bits
+from autocross.fitting import constraints
 from autocross.fitting.read import READING, Contents, go_through
 from autocross.fitting.run import Run, n_lots
 from autocross.folds import FoldPlan, Folds
@@ -99,6 +100,11 @@ def decide_schema(run: Run, contents: Contents, names: Collection[str]) -> Schem
         warn_unread(run, unread)
         left_out, types = ({name: word for name, word in by_name.items() if name not in unread} for by_name in (left_out, types))
     schema = infer_all(contents.digests, types, left_out)
+    few = [column.name for column in schema if constraints.may_be_numerical(column, options)]
+    if few:
+        schema = infer_all(contents.digests, types | dict.fromkeys(few, "numerical"), left_out)
+    schema = constraints.in_order(schema, options)
+    constraints.check_kinds(run.limits, schema, unread)
     for column in schema:
         if column.kind == "ignore" and column.name not in left_out and column.reason != "declared":
             reporter.warn(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,24 +16,38 @@ from autocross.engines import carry_on
 from autocross.events import FitFinished, PhaseStarted, StepDone
 from autocross.features import Penalty
 from autocross.fitting.encode import Rows
+from autocross.fitting.errors import blended, drawn, draws_of
 from autocross.fitting.run import Run
+from autocross.fitting.scores import deciles_of
+from autocross.fitting.survey import surveyed
 from autocross.fitting.tune import Best
-from autocross.models import tuning
+from autocross.models import monotone, tuning
 from autocross.models.logistic import Regression, counts_of
 from autocross.producer.addition import Addition
+from autocross.producer.background import Background
 from autocross.producer.model import About, FoundCross, Model, Producer
 from autocross.search import statistics
 from autocross.search.judging import Accepted
 from autocross.search.stopping import Stopped
+from autocross.table.weights import in_order
 
 PHASE, PHASE_OF_SMALLER = "fitting all rows", "fitting smaller models"
 FINAL_SWEEPS = 100  # most sweeps of the final fit; crosses that share columns settle slowly
-SMALLER_SWEEPS = 20  # the same for smaller sets, which settle sooner
+SMALLER_SWEEPS = 8  # the same for smaller sets, which settle sooner
 CERTAIN_SWEEPS = 5  # sweeps that the final fit has even if the time is up, unless it has been up for a while
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-NOTHING: Mapping[Cross, Floats] = {}
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a fit to all rows begins: weights of fields and crosses, and of statistics. ``counts`` has the rows and positives of
+    terms whose codes, as those of rows that all are learned from, are in the blocks already."""
+
+    weights: Mapping[Cross, Floats]
+    statistics: Mapping[Cross, Floats] = field(default_factory=dict)
+    counts: Mapping[Cross, Ints] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,7 @@ class Finished:
     """Features with weights learned from all rows, the penalties of the terms, and what else adds to the log-odds.
 
     ``counts`` has the rows and positives of every code. ``share`` is the share of the log-odds that statistics have. ``sweeps`` is
-    how many it took to fit the weights."""
+    how many it took to fit the weights. ``background`` is what else is remembered about the rows."""
 
     producer: Producer
     intercept: float
@@ -52,6 +66,7 @@ class Finished:
     share: float = 0.0
     additions: tuple[Addition, ...] = ()
     sweeps: int = 0
+    background: Background | None = None
 
 
 def last_fit(run: Run, fit: Callable[[], Finished]) -> Finished:
@@ -62,19 +77,22 @@ def last_fit(run: Run, fit: Callable[[], Finished]) -> Finished:
     return finished
 
 
-def finish(run: Run, rows: Rows, best: Best, most_sweeps: int = FINAL_SWEEPS) -> Finished:
-    """Fit the best set to all rows, from the weights already found."""
+def finish(run: Run, rows: Rows, best: Best, larger: Finished | None = None) -> Finished:
+    """Fit the best set to all rows, from the weights already found; or a smaller one, after a larger one was fitted."""
     producer = Producer(best.encoder, tuple(accepted.coder for accepted in best.accepted))
     terms = {} if best.regression is None else best.regression.terms
     untuned = Penalty(0.0, tuning.START * rows.mean_weight)  # with which the choice of a penalty begins
     penalties = {term: terms[term].penalty if term in terms else untuned for term in producer.terms}
     penalties |= {one.coder.term: one.penalty for one in best.accepted if one.coder.kind == "statistic"}
-    start = {} if best.regression is None else best.regression.mean_weights()
-    known = {} if best.statistics is None else best.statistics.mean_weights()
-    return replace(final_fit(run, producer, rows, penalties, start, best.share, known, most_sweeps), score=best.score)
+    start = Start(
+        {} if best.regression is None else best.regression.mean_weights(),
+        {} if best.statistics is None else best.statistics.mean_weights(),
+        {} if larger is None else dict(zip(larger.producer.terms, larger.counts, strict=True)),
+    )
+    return replace(final_fit(run, producer, rows, penalties, start, best.share, larger is not None), score=best.score)
 
 
-def finish_smaller(run: Run, rows: Rows, best: Best, seconds: float) -> list[Finished]:
+def finish_smaller(run: Run, rows: Rows, best: Best, finished: Finished, seconds: float) -> list[Finished]:
     """The smaller sets, fitted to all rows too, the largest first. None is begun if there is not as much time left as the best set
     took, or after an interrupt."""
     done: list[Finished] = []
@@ -84,7 +102,7 @@ def finish_smaller(run: Run, rows: Rows, best: Best, seconds: float) -> list[Fin
         left = run.stopping.seconds_left
         if run.stopping.interrupt.asked or (left is not None and left < seconds):
             break
-        done.append(finish(run, rows, smaller, SMALLER_SWEEPS))
+        done.append(finish(run, rows, smaller, finished))
         detail = f"{len(smaller.accepted)} crosses, {done[-1].sweeps} sweeps"
         run.reporter.tell(StepDone, phase=PHASE_OF_SMALLER, step=number, detail=detail, score=smaller.score)
     return done
@@ -95,41 +113,57 @@ def final_fit(
     producer: Producer,
     rows: Rows,
     penalties: Mapping[Cross, Penalty],
-    start: Mapping[Cross, Floats],
+    start: Start,
     share: float = 0.0,
-    start_of_statistics: Mapping[Cross, Floats] = NOTHING,
-    most_sweeps: int = FINAL_SWEEPS,
+    smaller: bool = False,
 ) -> Finished:
     """Fit one model to all rows. If the time is up it has fewer sweeps; in the worst case only the intercept is fitted.
 
-    Statistics are fitted on their own, and count by ``share``; fields and crosses count by the rest.
+    Statistics are fitted on their own, and count by ``share``; fields and crosses count by the rest. A ``smaller`` model beside the
+    best one has fewer sweeps, and nobody asks how far its weights may be off.
     """
-    engine, zero = run.engine, np.zeros(1)
+    engine, zero, most_sweeps = run.engine, np.zeros(1), SMALLER_SWEEPS if smaller else FINAL_SWEEPS
     engine.between = carry_on
     regression = Regression.begin(engine, rows.total_weight, 1, everyone=True, loss=run.loss)
-    regression.move(INTERCEPT, start.get(INTERCEPT, zero)[:, None])
+    regression.move(INTERCEPT, start.weights.get(INTERCEPT, zero)[:, None])
     fields = dict(zip(producer.terms, producer.fields, strict=True))
     coders = {coder.term: coder for coder in producer.crosses if coder.kind == "statistic"}
-    plain = [term for term in producer.terms if term not in coders]
+    silent = {(number,) for number in producer.crossed_only}
+    plain = [term for term in producer.terms if term not in coders and term not in silent]
     for term in plain:
-        regression.add(term, fields[term], penalties[term], start[term][:, None] if term in start else None)
+        regression.add(term, fields[term], penalties[term], start.weights[term][:, None] if term in start.weights else None)
     sweeps = settle(run, regression, most_sweeps)
-    weights = {term: (1.0 - share) * regression.terms[term].weight[:, 0] for term in plain}
-    counts = {term: counts_of(engine, term, fields[term].n_codes) for term in plain}
+    deviations = None if smaller else blended(1.0 - share, drawn(run, regression))
+    counts = {**start.counts}
+    own = [term for term in producer.terms if term not in coders]
+    counts |= {term: counts_of(engine, term, fields[term].n_codes) for term in own if term not in counts}
+    learned = {term: (1.0 - share) * regression.terms[term].weight[:, 0] for term in plain}
+    weights = {term: monotone.settled(fields[term], learned[term], counts[term][:, 0]) for term in plain}
+    weights |= {term: np.zeros(fields[term].n_codes) for term in silent}
     intercept = (1.0 - share) * float(regression.terms[INTERCEPT].weight[0, 0])
     if coders:
         regression = Regression.begin(engine, rows.total_weight, 1, everyone=True, loss=run.loss)
-        regression.move(INTERCEPT, start_of_statistics.get(INTERCEPT, zero)[:, None])
+        regression.move(INTERCEPT, start.statistics.get(INTERCEPT, zero)[:, None])
         base = regression.positive_rate
         for term, coder in coders.items():
-            counts[term] = statistics.place(engine, coder, 0, base)
-            statistics.add(regression, coder, penalties[term], start_of_statistics)
+            if term not in counts:
+                counts[term] = statistics.place(engine, coder, 0, base)
+            statistics.add(regression, coder, penalties[term], start.statistics)
         sweeps += settle(run, regression, most_sweeps)
+        deviations = None if deviations is None else blended(share, drawn(run, regression), deviations)
         for term, coder in coders.items():
             weights[term] = share * statistics.weights(regression, coder, counts[term], base)
+            if deviations is not None:
+                of_parts = [deviations.pop(part) for part, _ in statistics.parts_of(coder)]
+                deviations[term] = statistics.of_values(of_parts, counts[term], base)
         intercept += share * float(regression.terms[INTERCEPT].weight[0, 0])
     in_order = [weights[term] for term in producer.terms], [counts[term] for term in producer.terms]
-    return Finished(producer, intercept, *in_order, penalties, share=share, sweeps=sweeps)
+    background = replace(
+        surveyed(engine, producer, rows.total_weight),
+        deciles=deciles_of(engine, producer, intercept, in_order[0]),
+        draws=draws_of(run, producer, in_order[0], deviations),
+    )
+    return Finished(producer, intercept, *in_order, penalties, share=share, sweeps=sweeps, background=background)
 
 
 def settle(run: Run, regression: Regression, most_sweeps: int) -> int:
@@ -151,16 +185,18 @@ def recorded(run: Run, rows: Rows, finished: Finished, crosses: tuple[FoundCross
     """The model with a record of where it comes from. A private model knows only hashes from here on."""
     producer, score = finished.producer, finished.score
     if run.options.private:
-        producer = Producer(producer.encoder.private(), producer.crosses)
+        producer = replace(producer, encoder=producer.encoder.private())
     score = None if score is None or score != score else score
     metric = run.options.metric
     about = About(
         rows.target, rows.classes.words, metric, score, rows.n_rows, crosses, tuple(run.rules), tuple(history), rows.n_positive
     )
+    about = replace(about, class_weight=in_order(run.options.class_weight, about.classes))
     # In units of a row's mean weight: only how rows weigh against each other counts, in a refit too.
     penalties = tuple(finished.penalties[term].times(1.0 / rows.mean_weight) for term in producer.terms)
     weights, counts = tuple(finished.weights), tuple(finished.counts)
-    return Model(producer, finished.intercept, weights, penalties, about, finished.additions, counts, finished.share)
+    parts = (producer, finished.intercept, weights, penalties, about, finished.additions, counts, finished.share)
+    return Model(*parts, kept=finished.background)
 
 
 def announced(run: Run, model: Model) -> Model:

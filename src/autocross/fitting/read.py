@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +18,10 @@ from autocross.reading import Looked, Reader, Request
 from autocross.table.digest import Digest
 from autocross.table.labels import Classes
 from autocross.table.source import Source
+from autocross.table.weights import in_order
 
 READING = "reading columns"
+CLASS_WEIGHT = "class_weight"  # name of a rule
 LOOK_SHARE = 0.25  # once this share of the time limit is gone, columns that were not reached are left out
 
 
@@ -69,7 +72,17 @@ def read(run: Run, source: Source) -> Contents:
         raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
     classes = reading.labels_of(looked).classes(options.positive)
     total_weight = reading.weighed(np.sum([share.weight for share in looked], axis=0))
+    note_class_weight(run, classes.words)
     return Contents([digests[name] for name in sorted(digests)], classes, share_rows, total_weight)
+
+
+def note_class_weight(run: Run, classes: tuple[Any, Any]) -> None:
+    """Note by which weights of labels rows count, so that `show` prints it."""
+    weights = in_order(run.options.class_weight, classes)
+    if isinstance(weights, tuple):
+        weights = ", ".join(f"{label} {weight:g}" for label, weight in zip(classes, weights, strict=True))
+    if weights is not None:
+        run.rule(CLASS_WEIGHT, weights, "given")
 
 
 def columns_that_fit(expected: Mapping[str, int], allowed: Allowance | None) -> list[str]:

@@ -18,6 +18,7 @@ from autocross.models.metrics import measure, measure_bins
 from autocross.options import Options
 from autocross.producer.model import Rule
 from autocross.scratch import Scratch
+from autocross.search.limits import NO_LIMITS, Limits
 from autocross.search.stopping import Stopping
 
 BLOCK_ROWS = 25_000  # work on fewer rows is done before another thread has woken up
@@ -26,7 +27,8 @@ EXACT_ROWS = 250_000  # up to so many rows, the scores of those that judge are g
 
 @dataclass
 class Run:
-    """A fit that is under way. ``each`` is a `map` over columns in threads. ``allowed`` is given if codes are kept on disk."""
+    """A fit that is under way. ``each`` is a `map` over columns in threads. ``allowed`` is given if codes are kept on disk.
+    ``limits`` say which crosses must be there, and which must not."""
 
     options: Options
     reporter: Reporter
@@ -35,6 +37,7 @@ class Run:
     each: Callable[..., Iterable[Any]]
     loss: Loss
     allowed: Allowance | None = None
+    limits: Limits = NO_LIMITS
     rules: list[Rule] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
 

@@ -18,6 +18,7 @@ from autocross.fitting.run import Run
 from autocross.fitting.tune import Best, Keep, Layout, lay_out, tune
 from autocross.folds import Folds
 from autocross.search import statistics
+from autocross.search.including import include
 from autocross.search.loop import Search, State
 from autocross.search.pruning import prune
 from autocross.search.stopping import Why
@@ -52,18 +53,23 @@ def search(run: Run, encoded: Encoded, keep: Keep) -> Why:
         return encoded.redraw(run.seed + ROUND_APART * round)
 
     n_clusters = encoded.folds.n_clusters
-    loop = Search(run.engine, layout.broader.fields, encoded.rows.n_rows, run.options, run.reporter, n_clusters, fresh, run.score)
+    rest = (run.options, run.reporter, n_clusters, fresh, run.score, run.limits)
+    loop = Search(run.engine, layout.broader.fields, encoded.rows.n_rows, *rest)
     loop.last, loop.in_vain = begun.last, begun.in_vain
     for coder in {accepted.coder.fields: accepted.coder for state in begun.beam for accepted in state.accepted}.values():
         loop.codes.put(coder)
-    best, why = loop.run(begun.beam, keep_state, finished)
+    beam = begun.beam
+    if run.limits.include and not beam[0].round:  # a checkpoint is of a later moment, and has them
+        loop.keep = keep_state
+        beam = [include(loop, beam[0])]
+    best, why = loop.run(beam, keep_state, finished)
     fields: dict[Cross, Penalty] = {cross: term.penalty for cross, term in best.regression.terms.items() if len(cross) == 1}
-    if why.by_itself:
-        for more in (broaden, statistics.propose):
+    if (why.by_itself or (why is Why.AS_MANY_AS_ASKED and best.accepted)) and loop.policy.goes_on:
+        best = loop.afresh(best)
+        for more in (broaden, statistics.propose) if why.by_itself else ():
             if better := more(loop, best):
                 best = better
                 keep_state(best)
-    if why.by_itself or why is Why.AS_MANY_AS_ASKED:
         pruned, smaller = prune(loop, best, fields)
         if pruned is not best:
             sets = tuple(best_of(state, state.score) for state in smaller)

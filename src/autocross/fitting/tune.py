@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from autocross.search.judging import Accepted
 
 TUNING_ROWS = 1_000_000  # most rows on which penalties are chosen; more rows would choose the same
 LEAK = 0.02  # random folds that promise this much more AUC than blocked ones, beyond noise, have seen the answer
+MONOTONE = "monotone"  # the rule that says what it costs that some columns must be monotone
 COMPARED = "compared"  # the rule that says what the folds mean, and what random ones would give
 BY = {"time": "time", "group": "group", "forward": "time"}
 
@@ -83,6 +84,7 @@ def tune(run: Run, encoded: Encoded, keep: Keep) -> Tuned:
     keep(Best(layout.encoder, regression, (), score))
     run.history.append({"seconds": run.reporter.seconds, "crosses": 0, "score": score})
     run.reporter.count_workers(run.engine, "tuning penalties")
+    tell_cost_of_order(run, regression, score)
     leaks.warn_of_answers(run, encoded, layout.encoder, regression, score)
     leaks.warn_of_twins(run, encoded, twins)
     if compare_with_random_folds(run, encoded, regression, score):
@@ -195,6 +197,38 @@ def choose_penalties(run: Run, regression: Regression, encoder: Encoder) -> None
             "one for each field, smooth where bins are neighbours",
             f"best on the rows left out, l2 from {tuning.GRID[0]:g} to {tuning.GRID[-1]:g}",
         )
+
+
+def unordered(regression: Regression, shared: bool) -> Regression:
+    """A regression of the same fields in which no weights need be monotone. It chooses penalties of its own, unless there are so
+    many rows that those of the other will do."""
+    engine, total, n_models, least = regression.engine, regression.total_weight, regression.n_models, regression.min_count
+    free = Regression.begin(engine, total, n_models, min_count=least, loss=regression.loss)
+    for cross, term in regression.terms.items():
+        if cross != INTERCEPT:
+            chain = None if term.field.chain is None else replace(term.field.chain, direction=0)
+            free.add(cross, replace(term.field, chain=chain), term.penalty)
+    if regression.n_rows <= TUNING_ROWS:
+        best = tuning.tune_shared(free, lambda _: None, with_l1=shared)
+        if not shared:
+            tuning.tune_fields(free, best, lambda _: None)
+    free.converge(tuning.FINE, tuning.MAX_SWEEPS)
+    return free
+
+
+def tell_cost_of_order(run: Run, regression: Regression, score: float) -> None:
+    """If columns must be monotone, say what the regression would score if they need not be. Afterwards the blocks hold the odds of
+    the monotone one again."""
+    monotone = run.options.monotone or {}
+    if not any(term.field.direction for term in regression.terms.values()):
+        return
+    without = run.score(unordered(regression, shared=run.options.penalty == "shared"))
+    regression.restore()
+    metric = run.options.metric
+    word, with_it, without = "AUC" if metric == "auc" else metric, as_reported(metric, score), as_reported(metric, without)
+    ways = ", ".join(f"{name} {way}" for name, way in sorted(monotone.items()))
+    cost = f"LR has {word} {with_it:.4f} with it, and {without:.4f} by the same fields without it"
+    run.rule(MONOTONE, f"{ways}: {cost}", "given")
 
 
 def compare_with_random_folds(run: Run, encoded: Encoded, regression: Regression, score: float) -> bool:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from autocross.kernels import kernel, part
 
+KNOWN = 64  # values with fewer rows have bins that are computed once
 MODELS = 5  # as in `kernels.logistic`; it is here too because machine code on disk would not notice a change in another file
 
 
@@ -80,28 +81,50 @@ def n_below(edges: Any, value: float) -> int:
     return low
 
 
+@part
+def rate_bin(rows: int, positives: int, edges: Any, up: float, down: float) -> int:
+    """The bin of the odds of a value. `up` and `down` are added to positives and negatives."""
+    return n_below(edges, (positives + up) / (rows - positives + down))
+
+
 @kernel
 def cut(
     codes: Any, column: Any, counts: Any, odds_edges: Any, row_edges: Any, up: float, down: float, first: int, cuts: Any
 ) -> None:
     """Fill cuts (2, n) with the bins of odds and rows of counts[codes[i], column[i]], which has rows and positives.
 
-    Bins are numbered from `first`; `up` and `down` are added to positives and negatives.
+    Bins are numbered from `first`; `up` and `down` are added to positives and negatives. Most values have few rows, so the bins of
+    few rows are computed once if there is much to cut.
     """
+    n_known = KNOWN if codes.shape[0] > KNOWN * KNOWN else 0
+    of_rows, of_odds = np.empty(n_known, np.uint8), np.empty((n_known, n_known), np.uint8)
+    for rows in range(n_known):
+        of_rows[rows] = first + n_below(row_edges, float(rows))
+        for positives in range(rows + 1):
+            of_odds[rows, positives] = first + rate_bin(rows, positives, odds_edges, up, down)
     for i in range(codes.shape[0]):
         code, place = codes[i], column[i]
         rows, positives = counts[code, place, 0], counts[code, place, 1]
-        cuts[0, i] = first + n_below(odds_edges, (positives + up) / (rows - positives + down))
-        cuts[1, i] = first + n_below(row_edges, float(rows))
+        if rows < n_known:
+            cuts[0, i] = of_odds[np.uint64(rows), np.uint64(positives)]
+            cuts[1, i] = of_rows[np.uint64(rows)]
+        else:
+            cuts[0, i] = first + rate_bin(rows, positives, odds_edges, up, down)
+            cuts[1, i] = first + n_below(row_edges, float(rows))
 
 
 @kernel
-def before(counts: NDArray[np.int64]) -> None:
-    """Replace what counts (n_codes, n_buckets, 2) has of each bucket by what it has of all buckets before."""
+def before(counts: NDArray[np.int64], n_buckets: int, totals: NDArray[np.int64]) -> None:
+    """Replace what counts (n_codes, n_buckets + n_models, 2) has of each bucket by what it has of all buckets before, and what it
+    has of the rows that a model does not learn from by what it has of all others. Fill totals (n_codes, 2) with all rows."""
     for code in range(counts.shape[0]):
-        for k in range(2):
-            total = np.int64(0)
-            for bucket in range(counts.shape[1]):
-                own = counts[code, bucket, k]
-                counts[code, bucket, k] = total
-                total += own
+        rows, positives = np.int64(0), np.int64(0)
+        for bucket in range(n_buckets):
+            own_rows, own_positives = counts[code, bucket, 0], counts[code, bucket, 1]
+            counts[code, bucket, 0], counts[code, bucket, 1] = rows, positives
+            rows += own_rows
+            positives += own_positives
+        for k in range(n_buckets, counts.shape[1]):
+            counts[code, k, 0] = rows - counts[code, k, 0]
+            counts[code, k, 1] = positives - counts[code, k, 1]
+        totals[code, 0], totals[code, 1] = rows, positives

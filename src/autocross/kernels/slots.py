@@ -39,3 +39,24 @@ def number(bits: Any, first: int, others: int, code: NDArray[np.uint32]) -> int:
         code[slot] = following if own else others
         following += own
     return following
+
+
+@kernel
+def find(keys: Ints, known: Ints, start: Ints, shift: int, places: Ints) -> None:
+    """Fill `places` with the place of each key among the keys `known`, which are in ascending order, or with -1.
+
+    The upper bits of a key, after a shift, are an index into `start`, which says where keys with these bits begin; what remains is
+    a search among few.
+    """
+    last = np.uint64(start.shape[0] - 2)
+    for entry in range(keys.shape[0]):
+        key = keys[entry]
+        bits = min(np.uint64(key) >> np.uint64(shift), last)
+        low, high = np.uint64(start[bits]), np.uint64(start[bits + np.uint64(1)])
+        while low < high:
+            middle = (low + high) >> np.uint64(1)
+            if known[middle] < key:
+                low = middle + np.uint64(1)
+            else:
+                high = middle
+        places[entry] = np.int64(low) if low < np.uint64(known.shape[0]) and known[low] == key else -1

@@ -136,13 +136,14 @@ def step(sums: Ints, unit: float, weight: Floats, tied: Any, l1: float, l2: floa
 def centre(weight: Floats, tied: Any, unit: float, mean: Floats) -> None:
     """Fill `mean` with the mean weight of each model, over the codes that are not tied, and subtract it from all weights."""
     for k in range(weight.shape[1]):
-        total, n = np.int64(0), 0  # in fixed point: the order of the codes must not matter
+        total, n = np.int64(0), np.int64(0)  # in fixed point: the order of the codes must not matter
         for code in range(weight.shape[0]):
-            if not tied[code, k]:
-                total += np.int64(np.rint(weight[code, k] * unit))
-                n += 1
+            own = np.int64(not tied[code, k])  # all bits of -1 or none: a branch would often be mispredicted
+            total += np.int64(np.rint(weight[code, k] * unit)) & -own
+            n += own
         mean[k] = total / n / unit
-        for code in range(weight.shape[0]):
+    for code in range(weight.shape[0]):
+        for k in range(weight.shape[1]):
             weight[code, k] -= mean[k]
 
 

@@ -21,6 +21,7 @@ from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field, Penalty
 from autocross.folds import ALL
 from autocross.kernels import counting, scaling, steps
+from autocross.models import monotone
 from autocross.models.losses import LOGISTIC, Loss
 from autocross.models.metrics import bin_odds
 
@@ -262,14 +263,17 @@ class Regression:
 
     def add(self, cross: Cross, field: Field, penalty: Penalty, weight: Floats | None = None) -> None:
         """Put a field into the model, with weight zero or with the weights given, (n_codes, n_models) or (n_codes, 1)."""
-        tied = np.zeros((field.n_codes, self.n_models), np.bool_)
-        if field.shares_rare and self.min_count > 1:
+        tied = rare = np.zeros((field.n_codes, self.n_models), np.bool_)
+        if field.direction:
+            rows = self.engine.total(count, cross, field.n_codes)
+            tied, rare = monotone.tied(field, rows, self.min_count)
+        elif field.shares_rare and self.min_count > 1:
             # Rarity is judged by the rows a model learns from, so that its left-out rows meet rare values as serving will.
-            tied[FIRST:] = self.engine.total(count, cross, field.n_codes)[FIRST:] < self.min_count
+            tied[FIRST:] = self.engine.total(count, cross, field.n_codes)[FIRST:] < self.min_count  # and these are the rare ones
         term = Term(field, penalty, np.zeros((field.n_codes, self.n_models)), tied)
         self.terms[cross] = term
         if weight is not None and weight.any():
-            initial = np.where(tied, weight[RARE] if field.n_codes > RARE else 0.0, weight)
+            initial = np.where(rare, weight[RARE] if field.n_codes > RARE else 0.0, weight)
             self.move(cross, initial)
 
     def move(self, cross: Cross, delta: Floats) -> None:
@@ -303,6 +307,9 @@ class Regression:
         """The change of the weights that these sums suggest, and the decrease of the loss that it promises."""
         term = self.terms[cross]
         delta, unit = np.empty_like(term.weight), self.unit_of(cross)
+        if term.field.direction:
+            assert term.field.chain is not None
+            return delta, monotone.step(sums, unit, term.weight, term.tied, term.field.chain, penalty, term.field.width, delta)
         if (penalty.smooth or penalty.slope) and (chain := term.field.chain):
             strengths = (penalty.l2, penalty.smooth, penalty.slope)
             return delta, steps.chained_step(sums, unit, term.weight, term.tied, *chain.arrays, *strengths, delta)

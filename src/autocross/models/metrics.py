@@ -44,6 +44,16 @@ def accuracy(label: NDArray[Any], score: Floats, weight: Floats) -> float:
     return mean((score > 0) == (label == 1), weight)
 
 
+def brier(label: NDArray[Any], score: Floats, weight: Floats) -> float:
+    """Mean squared error of the probabilities that log-odds stand for."""
+    return mean((chances(score) - (label == 1)) ** 2, weight)
+
+
+def chances(score: Floats) -> Floats:
+    """The probabilities that log-odds stand for."""
+    return 1.0 / (1.0 + np.exp(-np.clip(score, -MOST_LOG_ODDS, MOST_LOG_ODDS)))
+
+
 def mean(values: NDArray[Any], weight: Floats) -> float:
     """The weighted mean, or NaN if there is nothing to average. A small table may have no row that judges."""
     return float(np.average(values, weights=weight)) if weight.any() else float("nan")

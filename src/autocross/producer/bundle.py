@@ -7,24 +7,23 @@ BundleError, and never gives a wrong score.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xxhash
 
 from autocross.checks import SHOWN, require
 from autocross.crossing import CrossCoder
 from autocross.encoding.column import Arrays, ColumnEncoder
 from autocross.errors import BundleError, FileError
 from autocross.features import narrowest
+from autocross.producer import background
+from autocross.producer.background import KEY, PREFIX, OnFile
 from autocross.producer.container import Container, can_be_read, open_file
-from autocross.producer.model import Model, timeless
+from autocross.producer.model import About, Model, Producer, timeless
 from autocross.producer.unpacking import format_of, unpack
 from autocross.table.atomic import replace_file
-
-KEY = "autocross"
 
 
 def save(model: Model, path: str | Path) -> None:
@@ -34,17 +33,24 @@ def save(model: Model, path: str | Path) -> None:
     arrays: Arrays = {}
     manifest: dict[str, Any] = {
         "format": 1,
-        "schema": [asdict(column) for column in model.producer.encoder.schema],
+        "schema": [column.facts() for column in model.producer.encoder.schema],
         "columns": [pack_column(number, encoder, arrays) for number, encoder in enumerate(model.producer.encoder.columns)],
-        "crosses": [pack_cross(number, cross, arrays) for number, cross in enumerate(model.producer.crosses)],
+        "crosses": [
+            pack_cross(number, cross, arrays) | names_of_change(cross, model.producer)
+            for number, cross in enumerate(model.producer.crosses)
+        ],
         "intercept": model.intercept,
         "penalties": [astuple(penalty) for penalty in model.penalties],
-        "about": {**asdict(model.about), "history": timeless(model.about.history)},
+        "about": pack_about(model.about),
     }
+    if model.producer.crossed_only:
+        manifest["crossed_only"] = sorted(model.producer.crossed_only)
     pack_weights(model, arrays)
     if model.counts is not None:
         manifest["share"] = model.share
     manifest |= {addition.key: addition.pack(arrays) for addition in model.additions}
+    if model.background is not None:
+        manifest["background"] = model.background.pack(arrays, model.producer.statistics)
     manifest["format"] = format_of(manifest)
     manifest["checksum"] = checksum(manifest, arrays)
     text = json.dumps(manifest)
@@ -57,9 +63,17 @@ def save(model: Model, path: str | Path) -> None:
     replace_file(Path(path), lambda stream: stream.write(content))
 
 
+def pack_about(about: About) -> dict[str, Any]:
+    """The record of the fit. Few models have weights of classes."""
+    entry = {**asdict(about), "history": timeless(about.history)}
+    if about.class_weight is None:
+        del entry["class_weight"]
+    return entry
+
+
 def pack_weights(model: Model, arrays: Arrays) -> None:
     """The weights of every term, and the rows and positives of its codes. In a statistic, values with the same rows and positives
-    have the same weight, so each is stored once, and for every value its number."""
+    have the same weight, unless it was changed by hand; so each is stored once, and for every value its number."""
     kind, n_fields = np.int64 if model.about.n_rows >> 32 else np.uint32, len(model.producer.encoder.fields)
     kinds = ["cross"] * n_fields + [cross.kind for cross in model.producer.crosses]
     counts = []
@@ -69,7 +83,9 @@ def pack_weights(model: Model, arrays: Arrays) -> None:
             continue
         counts.append(model.counts[number])
         if of_term == "statistic":
-            counts[-1], first, index = np.unique(counts[-1], axis=0, return_index=True, return_inverse=True)
+            known = np.column_stack([counts[-1], np.unique(weight, return_inverse=True)[1].reshape(-1)])
+            _, first, index = np.unique(known, axis=0, return_index=True, return_inverse=True)
+            counts[-1] = counts[-1][first]
             arrays[f"weight.{number}"] = weight[first]
             arrays[f"index.{number}"] = index.reshape(-1).astype(narrowest(len(first)))
     if counts:
@@ -84,11 +100,15 @@ def pack_column(number: int, encoder: ColumnEncoder, arrays: Arrays) -> dict[str
 def pack_cross(number: int, cross: CrossCoder, arrays: Arrays) -> dict[str, Any]:
     """One cross: its fields as JSON, its values as an array."""
     entry = {"fields": list(cross.fields), "n_buckets": cross.n_buckets, "width": cross.width}
-    if cross.kind == "cross":
-        arrays[f"cross.{number}"] = cross.values
-        return entry
-    arrays[f"cross.{number}"] = cross.values.astype(narrowest(max(cross.sizes)))  # a statistic has many values
-    return {**entry, "kind": cross.kind}
+    arrays[f"cross.{number}"] = cross.values
+    if cross.kind == "statistic":
+        arrays[f"cross.{number}"] = cross.values.astype(narrowest(max(cross.sizes)))  # it has many values
+    return entry if cross.kind == "cross" else {**entry, "kind": cross.kind}
+
+
+def names_of_change(cross: CrossCoder, producer: Producer) -> dict[str, Any]:
+    """The names of the fields of a change by hand. Those of other crosses are in the record of the fit."""
+    return {"names": [producer.names[field] for field in cross.fields]} if cross.kind == "change" else {}
 
 
 def read(path: str | Path) -> Model:
@@ -98,9 +118,10 @@ def read(path: str | Path) -> Model:
             stored = Container(stream, KEY)
             manifest = stored.manifest
             model = unpack(manifest, stored)
-            fits = manifest.pop("checksum", None) == checksum(manifest, stored.arrays)
-            require(fits, "its checksum does not fit its content")
-            return model
+            expected = manifest.pop("checksum", None)
+            require(expected == checksum(manifest, stored.arrays), "its checksum does not fit its content")
+            kept = OnFile(Path(path), expected, manifest["background"]) if "background" in manifest else None
+            return replace(model, kept=kept)
         except BundleError as error:
             raise BundleError(f"Cannot load {str(path)!r}: {error}") from None
         except OSError as error:
@@ -126,9 +147,7 @@ def is_bundle(path: Path) -> bool:
 
 
 def checksum(manifest: dict[str, Any], arrays: Arrays) -> str:
-    """A hash of everything that is stored, so that a flipped bit cannot change a score."""
-    digest = xxhash.xxh64(json.dumps(manifest).encode())
-    for name in sorted(arrays):
-        digest.update(name.encode())
-        digest.update(np.ascontiguousarray(arrays[name]).tobytes())
-    return digest.hexdigest()
+    """A hash of everything that is read with the model, so that a flipped bit cannot change a score. What it remembers about its
+    rows is read later, and has a checksum of its own in the manifest."""
+    own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
+    return background.checksum(own, json.dumps(manifest))

@@ -44,6 +44,7 @@ TYPES: dict[str, np.dtype[Any]] = {
     "U16": np.dtype("<u2"),
     "U32": np.dtype("<u4"),
     "F32": np.dtype("<f4"),
+    "I8": np.dtype("i1"),
     "I64": np.dtype("<i8"),
     "F64": np.dtype("<f8"),
 }

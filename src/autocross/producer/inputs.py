@@ -10,7 +10,6 @@ a straight line between them. A missing number has 0 everywhere, except in one m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autocross.features import FieldCodes
+from autocross.statistic import numbers
 from autocross.table.columns import NumberColumn, Table
 from autocross.table.values import number_of
 
@@ -37,10 +37,7 @@ Known = NDArray[np.float32]
 def known_of(weight: Floats, counts: Ints, base: float, factor: float = 1.0) -> Known:
     """What is known about each code, by its weight and by how many rows it had and how many of them were positive. ``base`` is the
     share of positives among all rows. Counts of a part of the rows are multiplied by ``factor``, as if they were those of all."""
-    n_rows, n_positive = factor * counts[:, 0], factor * counts[:, 1]
-    up, down = n_positive + STRENGTH * base, n_rows - n_positive + STRENGTH * (1.0 - base)
-    rate = np.log(up) - np.log(down) - (math.log(base) - math.log(1.0 - base))
-    return np.stack([weight, rate, np.log1p(n_rows)], axis=1).astype(np.float32)
+    return np.column_stack([weight, numbers(factor * counts, base, STRENGTH)]).astype(np.float32)
 
 
 def known_terms(weights: Sequence[NDArray[Any]], counts: Sequence[Ints], base: float) -> tuple[Known, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,16 @@ from autocross.encoding.values import Hashed, Value, without_value
 from autocross.errors import AutoCrossError, OptionError
 from autocross.features import FIRST, Field, FieldCodes, Penalty
 from autocross.options import SIZES
+from autocross.producer import merging
 from autocross.producer.addition import Addition
+from autocross.producer.background import Background, OnFile
+from autocross.producer.draws import Draws
 from autocross.producer.wording import words
 from autocross.table.columns import Table
 
 Floats = NDArray[np.float64]
 NEVER_SEEN = "(never seen)"
+UNCOUNTED = "This model was saved by an older version, which did not count the training rows of each value. Fit or refit it."
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,24 @@ class FoundCross:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A change by hand. ``what`` is "without" if a term was taken out, or "weight" if one of its cells was given another weight;
+    then ``value`` is the cell, and ``before`` and ``after`` are its weights. ``note`` says why.
+
+    ``refitted`` says that weights were learned anew since: the rest of the model after a term was taken out, or the weight that had
+    been set, which is then gone. There is no date, so that equal changes write equal files.
+    """
+
+    what: Literal["without", "weight"]
+    term: str
+    value: str = ""
+    before: float | None = None
+    after: float | None = None
+    note: str = ""
+    refitted: bool = False
+
+
+@dataclass(frozen=True)
 class About:
     """Where a model comes from; nothing here changes a score."""
 
@@ -67,6 +89,8 @@ class About:
     rules: tuple[Rule, ...] = ()
     history: tuple[dict[str, Any], ...] = ()
     n_positive: int | None = None  # unknown in older files
+    class_weight: str | tuple[float, float] | None = None  # balanced, or the weights of the negative and of the positive label
+    changes: tuple[Change, ...] = ()
 
 
 def timeless(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -76,10 +100,14 @@ def timeless(history: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Producer:
-    """Turns rows into the codes of all fields and, behind them, of all crosses."""
+    """Turns rows into the codes of all fields and, behind them, of all crosses. Changes of weights by hand are the last crosses.
+
+    ``crossed_only`` has the fields that were taken out of the model by hand, but stand in crosses. They have no weights.
+    """
 
     encoder: Encoder
     crosses: tuple[CrossCoder, ...] = ()
+    crossed_only: frozenset[int] = frozenset()
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -91,6 +119,22 @@ class Producer:
         """The statistics among the fields, by their numbers."""
         n_base = len(self.encoder.fields)
         return {n_base + number: cross for number, cross in enumerate(self.crosses) if cross.kind == "statistic"}
+
+    @property
+    def parts(self) -> list[int]:
+        """The fields and crosses that have weights, by their numbers."""
+        return [number for number in range(len(self.fields)) if number not in self.crossed_only]
+
+    @property
+    def found(self) -> list[int]:
+        """The same without changes by hand: what a fit found and learned weights for."""
+        n_base = len(self.encoder.fields)
+        return [number for number in self.parts if number < n_base or self.crosses[number - n_base].kind != "change"]
+
+    @cached_property
+    def shapes(self) -> tuple[merging.Shape, ...]:
+        """The tables of all merged terms."""
+        return merging.merged(self)
 
     @property
     def terms(self) -> list[tuple[int, ...]]:
@@ -141,8 +185,9 @@ class Model:
     """A producer and the weights of its codes. Additions, such as a network, may add to the log-odds.
 
     ``counts`` has, for each term, how many training rows had each code and how many of these were positive; models of older files
-    have none. ``share`` is the share of the log-odds that comes from statistics. ``smaller`` has models of fewer crosses, by how
-    many they have; a fit leaves them in memory, and no file has them.
+    have none. ``share`` is the share of the log-odds that comes from statistics. ``kept`` is what is remembered about the training
+    rows, or where to read it. ``smaller`` has models of fewer crosses, by how many they have; a fit leaves them in memory, and no
+    file has them.
     """
 
     producer: Producer
@@ -153,6 +198,7 @@ class Model:
     additions: tuple[Addition, ...] = ()
     counts: tuple[NDArray[np.int64], ...] | None = None
     share: float = 0.0
+    kept: Background | OnFile | None = field(default=None, repr=False)
     smaller: Mapping[int, Model] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -178,14 +224,46 @@ class Model:
             raise AutoCrossError(f"{asked}a network was trained with all crosses, and fits no others. Fit with max_crosses={n}.")
         raise AutoCrossError(
             f"{asked}this model has no smaller ones. They are fitted at the end of fit if the search came to its own end and there "
-            f"was time left, and are kept in memory only, not in a file nor through refit. Fit with max_crosses={n}."
+            "was time left, and are kept in memory only, neither in a file nor through a refit or a change by hand. Fit with "
+            f"max_crosses={n}."
         )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Model:
         return self  # nothing changes a model, so copies of an estimator may share it
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "smaller": {}}  # a pickle is a file too
+        state = {**self.__dict__, "smaller": {}}  # a pickle is a file too
+        return state | {"kept": self.background}  # which may be read on another machine
+
+    @cached_property
+    def background(self) -> Background | None:
+        """What is remembered about the training rows; None in models of older files. It may have to be read from the file."""
+        return self.kept.read(self.producer) if isinstance(self.kept, OnFile) else self.kept
+
+    @property
+    def draws(self) -> Draws | None:
+        """How far the weights may be off, if the fit found out."""
+        return None if self.background is None else self.background.draws
+
+    @cached_property
+    def mass(self) -> tuple[NDArray[Any], ...]:
+        """How much the training rows of each code weigh, for every term."""
+        if self.counts is None:
+            raise AutoCrossError(UNCOUNTED)
+        mass = None if self.background is None else self.background.mass
+        return tuple(counts[:, 0] for counts in self.counts) if mass is None else mass[: len(self.weights)]
+
+    @cached_property
+    def means(self) -> Floats:
+        """What each term adds to the log-odds of the training rows, on average, weighted as the fit was."""
+        total = self.about.n_rows if self.background is None else self.background.total
+        return np.array([float(mass @ weight) / total for mass, weight in zip(self.mass, self.weights, strict=True)])
+
+    @property
+    def mean_log_odds(self) -> float:
+        """The mean log-odds of the training rows."""
+        additions = () if self.background is None else self.background.additions
+        return self.intercept + float(self.means.sum()) + sum(additions)
 
     def describe(self, field: int, code: int) -> str:
         """What a code of a field stands for, in words. For a value of a statistic they say what is known about its rows."""
@@ -201,13 +279,21 @@ class Model:
 
     def log_odds(self, table: Table) -> Floats:
         """The log-odds of all rows. Intercept and weights are added in the order of the fields, as for a single row."""
+        return self.log_odds_of(self.producer.codes(table), table)
+
+    def log_odds_of(self, codes: Sequence[FieldCodes], table: Table) -> Floats:
+        """The same, for rows whose codes are known."""
         total = np.full(table.n_rows, self.intercept)
-        codes = self.producer.codes(table)
         for coded, weight in zip(codes, self.weights, strict=True):
-            if coded.starts is None:
-                total += weight[coded.codes]
-            else:
-                np.add.at(total, np.repeat(np.arange(table.n_rows), np.diff(coded.starts)), weight[coded.codes])
+            add_weights(total, coded, weight)
         for addition in self.additions:
             total += addition.log_odds(codes, total, table)
         return total
+
+
+def add_weights(total: Floats, coded: FieldCodes, weight: Floats) -> None:
+    """Add the weights of a term to the log-odds of rows with these codes."""
+    if coded.starts is None:
+        total += weight[coded.codes]
+    else:
+        np.add.at(total, np.repeat(np.arange(len(total)), np.diff(coded.starts)), weight[coded.codes])

@@ -21,14 +21,27 @@ from autocross.encoding.encoder import Encoder
 from autocross.encoding.registry import unpacker
 from autocross.errors import BundleError
 from autocross.features import FIRST, Penalty, narrowest
-from autocross.options import Metric
+from autocross.options import BALANCED, MOST_CLASS_WEIGHT, Direction, Metric
+from autocross.producer.background import PREFIX
 from autocross.producer.container import Container
 from autocross.producer.kinds import KINDS
-from autocross.producer.model import About, FoundCross, Model, Producer, Rule, timeless
+from autocross.producer.model import About, Change, FoundCross, Model, Producer, Rule, timeless
 from autocross.table.schema import READINGS, ColumnSchema, Stored
 
-FORMAT = 4  # the newest format that is read, and the one that is written; it has rows and positives of every code, and statistics
-PARTS = {"format", "schema", "columns", "crosses", "intercept", "penalties", "about", "share", "checksum"}
+FORMAT = 5  # the newest format that is read, and the one that is written; it remembers more about the training rows
+PARTS = {
+    "format",
+    "schema",
+    "columns",
+    "crosses",
+    "intercept",
+    "penalties",
+    "about",
+    "share",
+    "background",
+    "crossed_only",
+    "checksum",
+}
 MOST_CODES = (1 << 63) // MODULUS  # most codes of a field in a cross, so that keys fit into 63 bits
 
 
@@ -61,8 +74,7 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     sizes = [
         size for number, entry, column in columns for size in unpacker(entry["coder"], column).expect(number, entry, column, stored)
     ]
-    recorded = manifest["about"]["crosses"]
-    require(isinstance(recorded, list) and len(recorded) == len(manifest["crosses"]), "it tells of other crosses than it has")
+    recorded = names_of_crosses(manifest)
     crossed = [expect_cross(number, entry, recorded[number], sizes, stored) for number, entry in enumerate(manifest["crosses"])]
     n_weights = [
         expect_weights(number, name, n_codes, is_statistic(manifest, number - len(sizes)), stored)
@@ -76,6 +88,7 @@ def unpack(manifest: Facts, stored: Container) -> Model:
     for key, kind in KINDS.items():
         if key in manifest:
             kind.expect(manifest[key], sizes, stored)
+    stored.expected |= {name for name in stored.entries if name.startswith(PREFIX) and "background" in manifest}  # read later
     stored.expect_no_more()
 
     encoder = Encoder(
@@ -85,10 +98,12 @@ def unpack(manifest: Facts, stored: Container) -> Model:
         unpack_cross(number, entry, encoder, stored.array(f"cross.{number}", f"cross {number}"))
         for number, entry in enumerate(manifest["crosses"])
     )
-    producer = Producer(encoder, crosses)
+    producer = Producer(encoder, crosses, unpack_crossed_only(manifest.get("crossed_only", []), crosses))
     distinct = [unpack_weights(number, field.name, stored) for number, field in enumerate(producer.fields)]
     indices = [unpack_index(number, len(weight), stored) for number, weight in enumerate(distinct)]
     weights = tuple(weight if index is None else weight[index] for weight, index in zip(distinct, indices, strict=True))
+    silent = not any(weights[number].any() for number in producer.crossed_only)
+    require(silent, "it has weights for a field that was taken out")
     require(is_weight(manifest["intercept"]), "its intercept is no number")
     penalties = unpack_penalties(manifest["penalties"], len(weights))
     about = unpack_about(manifest["about"], producer)
@@ -104,7 +119,13 @@ def format_of(manifest: Facts) -> int:
     coders = {entry["coder"] for entry in manifest["columns"]}
     formats = [encoder.format for word, encoder in registry.OF_CODER.items() if word in coders]
     additions = [addition.format for key, addition in KINDS.items() if key in manifest]
-    return max([4 if "share" in manifest else 1, *formats, *additions])
+    return max(
+        [
+            5 if "background" in manifest or manifest["about"].get("changes") else 4 if "share" in manifest else 1,
+            *formats,
+            *additions,
+        ]
+    )
 
 
 def unpack_schema(entry: Facts) -> ColumnSchema:
@@ -114,6 +135,8 @@ def unpack_schema(entry: Facts) -> ColumnSchema:
     require(has_known_kind, f"column {column.name!r} has no known kind")
     separator = column.separator is None or (is_text(column.separator) and column.separator != "")
     require(separator, f"column {column.name!r} has no proper separator")
+    ordered = column.monotone is None or (column.monotone in get_args(Direction) and column.kind == "numerical")
+    require(ordered, f"column {column.name!r} cannot be monotone in this way")
     require(is_text(column.reason), f"column {column.name!r} has no proper reason for its kind")
     return column
 
@@ -186,10 +209,19 @@ def unpack_penalties(entries: Any, n_terms: int) -> tuple[Penalty, ...]:
 # Crosses.
 
 
-def expect_cross(
-    number: int, entry: Facts, recorded: Facts, sizes: Sequence[tuple[str, int]], stored: Container
-) -> tuple[str, int]:
-    """The name of a cross and its number of codes. ``recorded`` is what the record of the fit says about it."""
+def names_of_crosses(manifest: Facts) -> list[Any]:
+    """The names of the fields of every cross: those of crosses that were found are in the record of the fit, and changes by hand,
+    which come last, have their own."""
+    recorded, entries = manifest["about"]["crosses"], manifest["crosses"]
+    changes = [entry["names"] for entry in entries if entry.get("kind") == "change"]
+    n_found = len(entries) - len(changes)
+    in_order = all(entry.get("kind") == "change" for entry in entries[n_found:])
+    require(isinstance(recorded, list) and len(recorded) == n_found and in_order, "it tells of other crosses than it has")
+    return [*(cross["fields"] for cross in recorded), *changes]
+
+
+def expect_cross(number: int, entry: Facts, recorded: Any, sizes: Sequence[tuple[str, int]], stored: Container) -> tuple[str, int]:
+    """The name of a cross and its number of codes. ``recorded`` are the names of its fields."""
     fields = entry["fields"]
     in_range = isinstance(fields, list) and all(is_count(field) and field < len(sizes) for field in fields)
     kind = entry.get("kind", "cross")
@@ -200,12 +232,13 @@ def expect_cross(
     require(all(sizes[field][1] <= MOST_CODES for field in fields), f"cross {number} has a field of too many codes")
     # Checked before the names are joined. All names of a cross are in the manifest, so they take no more memory than it does.
     names = [sizes[field][0] for field in fields]
-    require(recorded["fields"] == names, "it tells of other crosses than it has")
-    stored_as = "U32" if kind == "cross" else unsigned(max(sizes[field][1] for field in fields))
+    require(recorded == names, "it tells of other crosses than it has")
+    stored_as = "U32" if kind != "statistic" else unsigned(max(sizes[field][1] for field in fields))
     n_values, _ = stored.expect(f"cross.{number}", stored_as, (None, len(fields)), f"cross {number} has no proper values")
     expect_room(entry, n_values, f"cross {number}")
     if kind == "statistic":
         require(entry["n_buckets"] == 0 and entry["width"] == 1, f"statistic {number} has several codes a row, or hashed ones")
+    require(kind != "change" or (entry["n_buckets"] == 0 and n_values > 0), f"change {number} has no values, or hashed ones")
     return " x ".join(names), FIRST + n_values + entry["n_buckets"]
 
 
@@ -215,10 +248,18 @@ def unpack_cross(number: int, entry: Facts, encoder: Encoder, values: NDArray[An
     require(bool((values < np.array(sizes)).all()), f"cross {number} has a value that its fields cannot have")
     values, kind = values.astype(np.uint32, copy=False), entry.get("kind", "cross")
     single = not any(encoder.places[field][0].ragged for field in entry["fields"])
-    require(single or kind == "cross", f"statistic {number} has a multi-value field")
+    require(single or kind != "statistic", f"statistic {number} has a multi-value field")
     cross = CrossCoder(tuple(entry["fields"]), sizes, values, entry["n_buckets"], entry["width"], kind)
     require(bool((np.diff(cross.keys) > 0).all()), f"cross {number} has values out of order")
     return cross
+
+
+def unpack_crossed_only(entry: Any, crosses: Sequence[CrossCoder]) -> frozenset[int]:
+    """The fields that have no weights, and stand in crosses."""
+    crossed = {field for cross in crosses for field in cross.fields}
+    proper = isinstance(entry, list) and all(is_count(number) and number in crossed for number in entry)
+    require(proper, "it has fields without weights that stand in no cross")
+    return frozenset(entry)
 
 
 # Where the model comes from.
@@ -236,6 +277,8 @@ def unpack_about(entry: Facts, producer: Producer) -> About:
         rules=tuple(Rule(**rule) for rule in entry["rules"]),
         history=tuple(timeless(entry["history"])),  # older files have the seconds
         n_positive=entry.get("n_positive"),
+        class_weight=unpack_class_weight(entry.get("class_weight")),
+        changes=unpack_changes(entry.get("changes", [])),
     )
     require(is_text(about.target), "it has no proper name of the target")
     require(about.metric in get_args(Metric), "it has no known metric")
@@ -252,6 +295,15 @@ def unpack_about(entry: Facts, producer: Producer) -> About:
     return about
 
 
+def unpack_class_weight(entry: Any) -> str | tuple[float, float] | None:
+    """The weights of the labels in the fit: none, balanced, or two numbers."""
+    if entry is None or entry == BALANCED:
+        return BALANCED if entry else None
+    first, second = entry
+    require(all(is_number(weight) and 0 < weight <= MOST_CLASS_WEIGHT for weight in entry), "it has no proper weights of labels")
+    return float(first), float(second)
+
+
 def unpack_classes(entry: Any) -> tuple[Any, Any]:
     """The two labels: texts, booleans, or numbers."""
     first, second = entry
@@ -263,7 +315,8 @@ def unpack_classes(entry: Any) -> tuple[Any, Any]:
 def unpack_found(entries: Sequence[Facts], producer: Producer) -> tuple[FoundCross, ...]:
     """What the record says about each cross of the producer."""
     crosses = []
-    for entry, cross in zip(entries, producer.crosses, strict=True):
+    found = [cross for cross in producer.crosses if cross.kind != "change"]
+    for entry, cross in zip(entries, found, strict=True):
         names, columns = entry["fields"], list(dict.fromkeys(producer.encoder.fields[number].column for number in cross.fields))
         require(entry["columns"] == columns, "it tells of other crosses than it has")
         n_collisions, kind = entry.get("n_collisions", 0), entry.get("kind", "cross")
@@ -272,3 +325,16 @@ def unpack_found(entries: Sequence[Facts], producer: Producer) -> tuple[FoundCro
         require(proper, f"cross {quoted(' x '.join(names))} has a gain that is no number")
         crosses.append(FoundCross(tuple(names), tuple(columns), float(entry["gain"]), float(entry["error"]), n_collisions, kind))
     return tuple(crosses)
+
+
+def unpack_changes(entries: Any) -> tuple[Change, ...]:
+    """The record of changes by hand."""
+    require(isinstance(entries, list), "it has no proper record of changes")
+    changes = tuple(Change(**entry) for entry in entries)
+    for change in changes:
+        texts = all(map(is_text, (change.term, change.value, change.note)))
+        require(texts and change.what in ("without", "weight"), "it has a change that is no text")
+        numbers = change.before, change.after
+        proper = all(map(is_weight, numbers)) if change.what == "weight" else numbers == (None, None)
+        require(proper and type(change.refitted) is bool, "it has a change of no proper weights")
+    return changes

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from datetime import timedelta
 
 from autocross.encoding.values import EPOCH, Hash, Hashed, Interval, Missing, Part, Rare, Span, Text, Value
 
+AND = " & "  # between the columns of a term, and between the values of these
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 FEWEST_DIGITS, MOST_DIGITS = 6, 17  # digits of a bound; 17 tell all floats apart
 CLOSE = 0.01  # largest rounding, as a share of the distance to the next bound
@@ -51,6 +53,46 @@ def words(value: Value) -> str:
             return WEEKDAYS[number]
         case Part(_, number):
             return str(number)
+
+
+def cell_words(value: Value | tuple[Value, ...]) -> str:
+    """What a cell of a term stands for, in words. Cells of the same term never read the same.
+
+    >>> cell_words(Part("month", 5)), cell_words((Interval(3.5, 7.0), Text("cook"))), cell_words((Text("a & b"), Missing()))
+    ('month 5', '3.5 to 7 & cook', "'a & b' & (missing)")
+    """
+    if isinstance(value, tuple):
+        return joined(map(cell_words, value))
+    return f"{value.part} {words(value)}" if isinstance(value, Part) else words(value)
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Names or values joined by ' & '. Those that could be taken for several, or for one in quotes, are put in quotes, so that
+    whatever reads the same is the same.
+
+    >>> joined(["age", "job"]), joined(["a & b"]), joined(["a &", "b"]), joined(["a", "& b"])
+    ('age & job', "'a & b'", "'a &' & b", "a & '& b'")
+    """
+    return AND.join(repr(part) if AND in f" {part} " or part.startswith(("'", '"')) else part for part in parts)
+
+
+def apart(texts: list[str]) -> list[str]:
+    """The same texts. If two of them are equal, which only names and values that look like others can bring about, the later one
+    has its number behind it.
+
+    >>> apart(["a", "b", "a"])
+    ['a', 'b', 'a (2)']
+    """
+    if len(set(texts)) == len(texts):
+        return texts
+    seen: set[str] = set()
+    found = []
+    for number, text in enumerate(texts):
+        while text in seen:
+            text = f"{text} ({number})"
+        seen.add(text)
+        found.append(text)
+    return found
 
 
 def interval_words(interval: Interval) -> str:

@@ -20,6 +20,7 @@ from autocross.engines import Engine, changes
 from autocross.features import FIRST, RARE, Chain, Field, FieldCodes, Penalty, joined, least_rows
 from autocross.kernels import lookup, slots
 from autocross.kernels import steps as kernels
+from autocross.models import monotone
 from autocross.models.logistic import Regression, left_out_bins
 from autocross.models.losses import Loss
 from autocross.models.metrics import bin_odds, measure_bins
@@ -37,14 +38,16 @@ SLOTS = dict(zip(range(12, 18), (4093, 8191, 16381, 32749, 65521, 131071), stric
 class Candidate:
     """A cross that competes, and how many codes its fields have.
 
-    ``width`` is the largest number of entries that a row has in it. ``axis`` is the field along which it has neighbours. ``gain``
-    is what it gained when it was last judged, and ``penalty`` the penalty under which it gained most.
+    ``width`` is the largest number of entries that a row has in it. ``axis`` is the field along which it has neighbours, and
+    ``direction`` says whether its weights must be monotone there. ``gain`` is what it gained when it was last judged, and
+    ``penalty`` the penalty under which it gained most.
     """
 
     cross: Cross
     sizes: tuple[int, ...]
     width: int
     axis: int | None = None
+    direction: int = 0
     gain: float = -math.inf
     penalty: Penalty = Penalty()
 
@@ -64,14 +67,16 @@ class Candidate:
         linked = (np.diff(slot - place * inner) == 0) & (place[:-1] >= FIRST)
         gap = np.where(linked, np.diff(place), 0).astype(np.float64)
         order = np.concatenate([np.arange(FIRST), code[slot]])
-        return Chain(order, np.concatenate([np.zeros(FIRST + 1), gap]), np.zeros(len(order)))
+        return Chain(order, np.concatenate([np.zeros(FIRST + 1), gap]), np.zeros(len(order)), self.direction)
 
 
 def candidate(cross: Cross, fields: Sequence[Field]) -> Candidate:
     """The candidate for a cross of these fields."""
     parts = [fields[number] for number in cross]
     width = min(math.prod(part.width for part in parts), MOST_ENTRIES)
-    return Candidate(cross, tuple(part.n_codes for part in parts), width, axis_of(parts))
+    axis = axis_of(parts)
+    direction = 0 if axis is None else parts[axis].direction
+    return Candidate(cross, tuple(part.n_codes for part in parts), width, axis, direction)
 
 
 @dataclass(frozen=True)
@@ -251,8 +256,10 @@ def steps(
     """The factors by which a step under each penalty multiplies the odds: (n_codes, n_models, n_penalties)."""
     tied, unit = sums[:, :, 2] < least, regression.unit_for(entrant.width)
     tied[:FIRST] = False
+    chain = entrant.chain(coded[1], slot_codes(*coded)[0]) if contest.smooth or entrant.direction else None
+    if chain is not None and chain.direction:
+        return monotone_steps(sums, unit, chain, contest, entrant.width)
     kernels.tie(sums, tied)
-    chain = entrant.chain(coded[1], slot_codes(*coded)[0]) if contest.smooth else None
     factors = np.empty((len(sums), regression.n_models, len(contest.plain) + (0 if chain is None else len(contest.smooth))))
     grid = np.array([(penalty.l1, penalty.l2) for penalty in contest.plain])
     kernels.first_steps(sums, unit, tied, grid, entrant.width, factors)
@@ -261,4 +268,17 @@ def steps(
         for t, penalty in enumerate(contest.smooth, start=len(contest.plain)):
             kernels.chained_step(sums, unit, zero, tied, *chain.arrays, penalty.l2, penalty.smooth, penalty.slope, step)
             factors[:, :, t] = np.exp(step)
+    return factors
+
+
+def monotone_steps(sums: Ints, unit: float, chain: Chain, contest: Contest, width: int) -> Floats:
+    """`steps` of a candidate whose weights must be monotone. (If its keys share slots there is no chain, and it is ranked as if
+    they were free; the trial of a proposal has exact codes, and monotone weights.)"""
+    penalties, tied = contest.plain + contest.smooth, sums[:, :, 2] == 0
+    tied[:FIRST] = False
+    zero, step = np.zeros(sums.shape[:2]), np.empty(sums.shape[:2])
+    factors = np.empty((*sums.shape[:2], len(penalties)))
+    for t, penalty in enumerate(penalties):
+        monotone.step(sums, unit, zero, tied, chain, penalty, width, step)
+        factors[:, :, t] = np.exp(step)
     return factors

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from autocross.blocks import stem_key
 from autocross.engines import Engine
 from autocross.features import FIRST, Field, Penalty
-from autocross.models.logistic import Regression, scale_and_gather, try_scales
+from autocross.models.logistic import Regression, Term, scale_and_gather, try_scales
 from autocross.models.losses import Loss
 from autocross.models.tuning import FINE, GRID, penalties
 
@@ -56,7 +56,9 @@ def gains(
         n_codes = max(len(table) for table in tables.values())
         together = engine.total(scale_and_gather, regression.loss, None, None, stem_key(stem), n_codes, regression.unit)
         for number, table in tables.items():
-            regression.add((number,), fields[number], Penalty())
+            # Not by `add`, which may count rows: the blocks have no codes of the field yet.
+            nothing = np.zeros((fields[number].n_codes, n_models))
+            regression.terms[(number,)] = Term(fields[number], Penalty(), nothing, nothing.astype(np.bool_))
             sums = np.zeros((fields[number].n_codes, n_models, 2), np.int64)
             np.add.at(sums, table, together)
             steps = [regression.step((number,), sums, penalty)[0] for penalty in penalties(regression, GRID[::2], line)]

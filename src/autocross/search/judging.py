@@ -31,12 +31,21 @@ SQUARE_DIGITS = (1 << 52, 1 << 26, 1)  # places of the digits of a square; no su
 # Tasks.
 
 
-def row_losses(block: Block, loss: Loss) -> NDArray[np.float64]:
-    """Loss of every row that judges, under the model that did not learn from it."""
+def row_losses(block: Block, loss: Loss, share: float = 1.0) -> NDArray[np.float64]:
+    """Loss of every row that judges, under the model that did not learn from it. With a ``share``, the log-odds are blended with
+    those that were remembered, of which the rest counts."""
     rows = np.flatnonzero(block.fold < block.odds.shape[1])
-    losses = np.empty(len(rows))
-    loss.kernels.row_losses(block.label[rows], block.odds[rows, block.fold[rows]], losses)
+    losses, fold = np.empty(len(rows)), block.fold[rows]
+    odds = block.odds[rows, fold]
+    if share != 1.0:
+        odds = blended(block.former[0][rows, fold], odds, share)
+    loss.kernels.row_losses(block.label[rows], odds, losses)
     return block.weight[rows] * losses
+
+
+def blended(former: NDArray[np.float64], odds: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+    """The odds whose logarithm is a share of one plus the rest of the other."""
+    return former ** (1.0 - share) * odds**share
 
 
 @changes("former", reads=("odds", "fold"), anew=True)
@@ -62,16 +71,16 @@ def copied(values: NDArray[np.float64], room: NDArray[np.float64]) -> NDArray[np
 @changes("odds", reads=("former",))
 def mix(block: Block, share: float) -> None:
     """Blend the odds with those that were remembered, of which the rest counts."""
-    block.odds = block.former[0] ** (1.0 - share) * block.odds**share
+    block.odds = blended(block.former[0], block.odds, share)
 
 
-def compare(block: Block, loss: Loss, unit: float) -> Ints:
+def compare(block: Block, loss: Loss, unit: float, share: float) -> Ints:
     """Number of rows, summed gain, and summed square of the gain over the remembered losses, in fixed point.
 
     The squared gain of a heavy row may be far larger than any sum of gains. Squares are therefore split into digits, and each digit
     is added up on its own. The highest digit comes first.
     """
-    gains = block.former[1] - row_losses(block, loss)
+    gains = block.former[1] - row_losses(block, loss, share)
     squares, digits = gains**2 * unit, []
     for power in SQUARE_DIGITS:
         digit = np.floor(squares / power)
@@ -80,10 +89,10 @@ def compare(block: Block, loss: Loss, unit: float) -> Ints:
     return np.array([len(gains), (gains * unit).astype(np.int64).sum(), *digits], np.int64)
 
 
-def compare_clusters(block: Block, loss: Loss, unit: float, n_clusters: int) -> Ints:
+def compare_clusters(block: Block, loss: Loss, unit: float, share: float, n_clusters: int) -> Ints:
     """Rows and summed gain of every cluster, in fixed point: (n_clusters, 2)."""
     assert block.cluster is not None
-    gains = block.former[1] - row_losses(block, loss)
+    gains = block.former[1] - row_losses(block, loss, share)
     of_row = block.cluster[block.fold < block.odds.shape[1]]
     sums = np.zeros((n_clusters, 2), np.int64)
     np.add.at(sums[:, 0], of_row, 1)
@@ -195,46 +204,39 @@ class Judge:
         self, proposal: Proposal, shares: Sequence[float], has_crosses: bool, former_score: float, round: int
     ) -> tuple[float, Verdict] | None:
         """What a fitted regression gains if it is blended with the remembered one, and the best of these shares for its log-odds;
-        None if that is not enough."""
-        regression, gains = proposal.regression, {}
-        for share in shares:
-            self.mix(regression, share)
-            gains[share] = self.gain(regression)
+        None if that is not enough. The blocks hold the blend then."""
+        regression = proposal.regression
+        gains = {share: self.gain(regression, share) for share in shares}
         best = max(shares, key=lambda share: gains[share][0])
-        self.mix(regression, best)
+        self.engine.each(mix, best)
         verdict = Verdict(*gains[best], self.score(regression))
         decided = self.decide(proposal, proposal.errors(has_crosses), verdict, former_score, round)
         return None if decided is None else (best, decided)
-
-    def mix(self, regression: Regression, share: float) -> None:
-        """Put the odds of the regression into the blocks, blended with those of the remembered one."""
-        regression.restore()
-        self.engine.each(mix, share)
 
     def decide(self, proposal: Proposal, errors: float | None, verdict: Verdict, former_score: float, round: int) -> Verdict | None:
         """The verdict if the proposal is accepted: its gain must exceed so many standard errors, and the score must rise."""
         needed = 0.0 if errors is None else errors * verdict.error
         # If all rows that judge have one label, there is no AUC, and the loss alone decides.
         risen = verdict.score > former_score + proposal.trial.lift or (math.isnan(verdict.score) and errors is not None)
-        accepted = (errors is None or verdict.gain > needed) and risen
+        accepted = proposal.trial.forced or ((errors is None or verdict.gain > needed) and risen)
         facts = {"cross": proposal.name, "gain": verdict.gain, "error": verdict.error, "needed": needed, "accepted": accepted}
         self.reporter.tell(CrossTried, round=round, **facts, score=verdict.score, took=self.reporter.seconds - proposal.began)
         return verdict if accepted else None
 
-    def gain(self, regression: Regression) -> tuple[float, float]:
-        """The gain over the remembered set, for a row of mean weight, and its standard error. Rows of one group or period are not
-        independent, so their errors are added up before they are squared."""
+    def gain(self, regression: Regression, share: float = 1.0) -> tuple[float, float]:
+        """The gain over the remembered set, for a row of mean weight, and its standard error; with a ``share``, that of a blend of
+        the two. Rows of one group or period are not independent, so their errors are added up before they are squared."""
         regression.needs_odds()
         if self.engine.former_of is None:
             raise WrongOrder("The blocks remember no regression to compare with.")
         unit, mean_weight = regression.loss_unit, regression.mean_weight
-        rows, total, *digits = self.engine.total(compare, regression.loss, unit).tolist()
+        rows, total, *digits = self.engine.total(compare, regression.loss, unit, share).tolist()
         n, squares = float(rows), float(sum(digit * power for digit, power in zip(digits, SQUARE_DIGITS, strict=True)))
         gain = float(total) / unit / n
         error = math.sqrt(max(squares / unit / n - gain**2, 0.0) / n)
         if not self.n_clusters:
             return gain / mean_weight, error / mean_weight
-        sums = self.engine.total(compare_clusters, regression.loss, unit, self.n_clusters).astype(np.float64)
+        sums = self.engine.total(compare_clusters, regression.loss, unit, share, self.n_clusters).astype(np.float64)
         off = sums[:, 1] / unit - gain * sums[:, 0]  # what each cluster gained beyond its rows' share
         n_judging = np.count_nonzero(sums[:, 0])
         error = max(error, math.sqrt((off**2).sum() * n_judging / max(1, n_judging - 1)) / n)

@@ -24,6 +24,7 @@ from autocross.search import fieldwise, halving
 from autocross.search.candidates import children
 from autocross.search.coding import CodedCrosses
 from autocross.search.judging import Accepted, Judge, Proposal
+from autocross.search.limits import NO_LIMITS, Allowed, Limits
 from autocross.search.policy import Trial, policy_of
 from autocross.search.stopping import Why
 
@@ -67,6 +68,7 @@ class Search:
         n_clusters: int,
         fresh: Callable[[int], Folds],
         score: Callable[[Regression], float],
+        limits: Limits = NO_LIMITS,
     ) -> None:
         self.engine = engine
         self.fields = fields
@@ -78,6 +80,8 @@ class Search:
         self.score = score
         self.judge = Judge(engine, reporter, n_clusters, score)
         self.codes = CodedCrosses(engine, n_rows)
+        self.limits = limits
+        self.allows = Allowed(engine, fields, limits, options.max_values)
         self.last: dict[Cross, float] = {}  # what a candidate gained per row when it was last scored
         self.in_vain: set[Cross] = set()  # crosses that were proposed and refused
         self.keep: Callable[[State], None]
@@ -168,7 +172,8 @@ class Search:
             # There are too many features to try all pairs, so only those with the largest effects are crossed.
             features = sorted(features, key=lambda cross: (-state.regression.effect(cross), cross))[: self.policy.widest]
         crosses = children(features, self.fields, self.options.max_order)
-        return [fieldwise.candidate(cross, self.fields) for cross in crosses if cross not in state.regression.terms]
+        new = [cross for cross in crosses if cross not in state.regression.terms and self.allows(cross)]
+        return [fieldwise.candidate(cross, self.fields) for cross in new]
 
     def worth_scoring(self, state: State, possible: list[fieldwise.Candidate]) -> list[fieldwise.Candidate]:
         """The candidates that are new in this round, and those of the others that were best when last scored: some, and every few
@@ -271,6 +276,14 @@ class Search:
             )
         gained = (verdict.gain, verdict.error, self.reporter.seconds_in_all, verdict.score)
         return state.with_crosses([Accepted(coder, penalty, *gained, n_collisions)], regression, verdict.score)
+
+    def afresh(self, state: State) -> State:
+        """The set for all that comes after the rounds: on fresh folds, because those so far have chosen its crosses, and flatter
+        them. Its odds are in the blocks. A holdout stays, and so do its weights."""
+        if state.regression.n_models > 1:
+            return self.refitted(state)
+        self.enter(state)
+        return state
 
     def refitted(self, state: State) -> State:
         """The same set, refitted on the folds of the next round."""

@@ -40,6 +40,7 @@ class Trial:
     errors: float | None
     hope: float
     lift: float
+    forced: bool = False  # whether it is accepted whatever it gains
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +62,9 @@ class Group:
 class StatisticsPolicy:
     """Which statistics of values are proposed together after the search, and how they are judged.
 
-    All candidates get ``trial.look`` sweeps. The strongest of them go on, with ``trial.go_on`` sweeps, and ``trial.settle`` more
-    each time that they have chosen penalties.
+    All candidates get ``trial.look`` sweeps: first those of at most ``simple`` columns, if they are ``enough``, and then all. If
+    there is hope after each look, the strongest go on, with ``trial.go_on`` sweeps, and ``trial.settle`` more each time that they
+    have chosen penalties.
     """
 
     orders: tuple[int, ...]
@@ -74,6 +76,9 @@ class StatisticsPolicy:
     penalty: Penalty
     trial: Trial
     shares: tuple[float, ...]  # of the log-odds, from which the rows left out choose
+    simple: int
+    enough: int
+    hopeless: float  # a blend by the smallest share that has gained less than so many standard errors after a look is refused
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +94,8 @@ class Pruning:
     ratio: float
     least_share: float
     distrust: float | None  # loss that a cross must gain to move its penalty by a factor of ten; None: penalties stay
+    near: float  # a step that would end near a stop, by this factor, ends there
+    settle: int  # sweeps of the whole set before the first step
     sweeps: int  # after each step
     few_sweeps: int  # after each step to a set that is small
     errors: float
@@ -140,6 +147,11 @@ class Policy:
     faintest: float  # crosses of a group are dropped again if all of them have no more than this share of its effect
     few_rows: int  # a pair of columns with fewer rows for each possible value is sparse
     pruning: Pruning | None  # what is taken out again at the very end
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is anything to do after the rounds."""
+        return bool(self.groups or self.statistics or self.pruning)
 
 
 SLACK = 0.0002  # a difference of the metric that folds cannot tell from none
@@ -227,6 +239,9 @@ AUTO = Policy(
         penalty=Penalty(0.0, 10.0, 3000.0),  # a smooth curve over the bins is what makes a statistic worth having
         trial=replace(TOGETHER, look=3, go_on=5, settle=5, lift=0.002),
         shares=(0.25, 0.5, 0.75),
+        simple=2,
+        enough=10,  # fewer say little about those of more columns
+        hopeless=-2.0,  # tables of ids had gained 0 to 4 errors after the first look, others had lost 3 to 5
     ),
     faintest=0.05,  # serving is faster without them
     few_rows=10,
@@ -234,8 +249,10 @@ AUTO = Policy(
         ratio=0.7,  # larger steps take out crosses that are missed once the others are gone
         least_share=0.45,  # many weak crosses help together, which the rows that have chosen among them cannot tell
         distrust=30.0,  # with fewer crosses each may say more, but with 10 a table of weak crosses lost
+        near=1.2,
+        settle=3,
         sweeps=2,
-        few_sweeps=3,
+        few_sweeps=2,
         errors=1.25,
         slack=0.0003,
         stops=SIZES,

@@ -7,7 +7,7 @@ the policy says where on it the model lies. Some sets of the path are kept, so t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,12 +15,12 @@ import numpy as np
 from autocross.blocks import COUNT, RATE, Block, Cross
 from autocross.crossing import CrossCoder
 from autocross.engines import changes
-from autocross.events import CrossesTakenOut, PhaseStarted, SetRefitted
+from autocross.events import CrossesTakenOut, PhaseStarted
 from autocross.features import Penalty
 from autocross.models import tuning
-from autocross.models.logistic import Regression, again, try_scales
+from autocross.models.logistic import Regression, try_scales
 from autocross.models.tuning import FINE
-from autocross.search import statistics
+from autocross.search.including import forced
 from autocross.search.judging import Accepted, copied, mix
 from autocross.search.loop import Search, State
 from autocross.search.policy import Pruning
@@ -58,7 +58,7 @@ def prune(search: Search, state: State, fields: Mapping[Cross, Penalty]) -> tupl
         return state, []
     began = search.reporter.seconds
     search.reporter.tell(PhaseStarted, phase=PHASE, steps=1)
-    path = steps_down(search, refitted(search, state), policy, fields)
+    path = steps_down(search, settled(search, state, policy), policy, fields)
     chosen = smallest_of_most_gain(path, policy) if search.options.size == "small" else last_without_loss(path, policy)
     in_order = order_of(path)
     kept = [ordered(step.state, in_order) for step in path if step.n in policy.stops and step.n < chosen.n]
@@ -72,28 +72,15 @@ def prune(search: Search, state: State, fields: Mapping[Cross, Penalty]) -> tupl
 # The path.
 
 
-def refitted(search: Search, state: State) -> State:
-    """The set on fresh folds, with the statistics that it has. Its odds are in the blocks."""
-    began, regression, known = search.reporter.seconds, state.regression, state.statistics
-    if regression.n_models > 1:
-        search.draw_folds(state.round + 1, regression.n_models)
-        regression = again(regression, FINE, tuning.MAX_SWEEPS)
-    else:
-        regression.restore()
-        regression = regression.branch()
-    if known is not None:
-        if regression.n_models > 1:
-            for coder in coders_of(state, "statistic"):
-                statistics.place(search.engine, coder, regression.n_models, regression.positive_rate)
-            known = again(known, FINE, tuning.MAX_SWEEPS)
-        else:
-            known.restore()
-            known = known.branch()
-    fresh = replace(state, regression=regression, statistics=known, round=state.round + 1)
-    show(search, fresh)
-    n_crosses, took = len(state.accepted), search.reporter.seconds - began
-    search.reporter.tell(SetRefitted, round=fresh.round, n_crosses=n_crosses, took=took)
-    return replace(fresh, score=search.score(shown(fresh)))
+def settled(search: Search, state: State, policy: Pruning) -> State:
+    """The whole set after more sweeps, so that no smaller set looks better only because it had more. Its odds are in the blocks."""
+    if search.engine.odds_of is not state.regression:
+        state.regression.restore()
+    regression = state.regression.branch()
+    regression.converge(FINE, policy.settle)
+    whole = replace(state, regression=regression)
+    show(search, whole)
+    return replace(whole, score=search.score(shown(whole)))
 
 
 def coders_of(state: State, kind: str) -> list[CrossCoder]:
@@ -121,25 +108,35 @@ def shown(state: State) -> Regression:
 def steps_down(search: Search, whole: State, policy: Pruning, fields: Mapping[Cross, Penalty]) -> list[Step]:
     """The path from the whole set, whose odds are in the blocks, to the set without crosses."""
     search.judge.remember(shown(whole))
-    path, state, ratio = [Step(whole, 0.0, 0.0)], whole, policy.ratio
-    while n := len(state.accepted):
+    path, state, ratio, small = [Step(whole, 0.0, 0.0)], whole, policy.ratio, search.options.size == "small"
+    staying = forced(search.limits.include, whole.accepted, search.fields)
+    while (n := len(state.accepted)) > len(staying):
         lower = max(stop for stop in policy.stops if stop < n)
-        ranked, n_left = by_worth(state), max(lower, int(ratio * n))
+        ranked, n_left = by_worth(state, staying), max(lower, int(ratio * n))
+        least = 0.0 if small else policy.least_share * path[0].n
+        if n_left < least or (lower >= least and n_left <= policy.near * lower):
+            n_left = lower
+        n_left = max(n_left, len(staying))
         gone = gone_with(ranked[:n_left], ranked[n_left:], fields)
         state = without(search, state, gone, fields if n_left <= policy.small else {}, policy)
         gain, error = search.judge.gain(shown(state))
         state = replace(state, score=search.score(shown(state)))
         path.append(Step(state, gain, error))
         if not costs_nothing(path[-1], path, policy):
-            ratio = policy.ratio if search.options.size == "small" else 0.0  # the model lies above, and the rest are smaller ones
+            ratio = policy.ratio if small else 0.0  # the model lies above, and the rest are smaller ones
     return path
 
 
-def by_worth(state: State) -> list[Accepted]:
-    """The crosses of a set whose odds are in the blocks; those that the rows left out would miss most come first."""
+def by_worth(state: State, staying: Collection[Cross]) -> list[Accepted]:
+    """The crosses of a set whose odds are in the blocks; those that must stay, and those that the rows left out would miss most,
+    come first."""
     now = shown(state).left_out_loss()
     worth = {accepted.coder.term: missed(state, accepted.coder, now) for accepted in state.accepted}
-    return sorted(state.accepted, key=lambda accepted: (-worth[accepted.coder.term], accepted.coder.term))
+
+    def rank(accepted: Accepted) -> tuple[bool, float, Cross]:
+        return accepted.coder.term not in staying, -worth[accepted.coder.term], accepted.coder.term
+
+    return sorted(state.accepted, key=rank)
 
 
 def gone_with(left: Sequence[Accepted], gone: Sequence[Accepted], fields: Mapping[Cross, Penalty]) -> set[Cross]:
@@ -158,9 +155,10 @@ def without(search: Search, state: State, gone: set[Cross], fields: Mapping[Cros
     regression = taken_from(state.regression, gone)
     for term, penalty in fields.items():
         regression.terms[term].penalty = penalty
-    regression.converge(FINE, 1)
-    if policy.distrust is not None:
-        for term in [term for term in regression.terms if len(term) > 1]:
+    crosses = [term for term in regression.terms if len(term) > 1]
+    regression.sweep([term for term in regression.terms if len(term) < 2])
+    if policy.distrust is not None:  # each choice is a step, too
+        for term in crosses:
             tuning.choose_near(regression, term, regression.terms[term].penalty, policy.distrust)
     regression.converge(FINE, policy.few_sweeps if fields else policy.sweeps)
     smaller = replace(state, accepted=left, regression=regression)
@@ -230,9 +228,10 @@ def last_without_loss(path: Sequence[Step], policy: Pruning) -> Step:
 
 
 def smallest_of_most_gain(path: Sequence[Step], policy: Pruning) -> Step:
-    """The smallest set that keeps most of what all crosses gain, or the best of those that are small."""
+    """The smallest set that keeps most of what all crosses gain, or the best of those that are small. If more crosses must stay,
+    the smallest set is that of these."""
     all_gain = -path[-1].gain  # over the set without crosses, which is the last
-    small = [step for step in path if step.n <= policy.small]
+    small = [step for step in path if step.n <= policy.small] or [path[-1]]
     enough = [step for step in small if step.gain - path[-1].gain >= policy.small_share * all_gain]
     return enough[-1] if enough else max(small, key=lambda step: step.gain)
 

@@ -47,16 +47,17 @@ def tally(block: Block, coder: CrossCoder, n_folds: int) -> Ints:
 
 
 @changes(lambda coder, *_: [codes_of((part, *coder.fields)) for part in PARTS], reads=("fold",), anew=True)
-def put(block: Block, coder: CrossCoder, before: Ints, others: Ints, base: float) -> None:
-    """Keep the codes of a statistic. ``before`` has the counts of the rows before each bucket, and ``others`` (n_codes, n_folds, 2)
+def put(block: Block, coder: CrossCoder, known: Ints, base: float) -> None:
+    """Keep the codes of a statistic. ``known`` (n_codes, N_BUCKETS + n_folds, 2) has the counts of the rows before each bucket, and
     those of the rows that each model learns from, for rows that judge."""
     codes = coder.encode([block.coded((field,)) for field in coder.fields]).codes
-    learned = bins(before, codes, bucket_of(block.place), base)
-    judges, judged = np.flatnonzero(block.fold < others.shape[1]), learned.copy()
-    judged[:, judges] = bins(others, codes[judges], block.fold[judges], base)
+    n_folds = known.shape[1] - N_BUCKETS
+    learned = bins(known, codes, bucket_of(block.place), base)
+    judges, judged = np.flatnonzero(block.fold < n_folds), learned.copy()
+    judged[:, judges] = bins(known, codes[judges], block.fold[judges] + np.uint8(N_BUCKETS), base)
     for part, own, as_judge in zip(PARTS, learned, judged, strict=True):
         # A single model learns from a row or is judged by it, so that one code is enough.
-        coded = FieldCodes(own, judged=as_judge) if others.shape[1] > 1 else FieldCodes(as_judge)
+        coded = FieldCodes(own, judged=as_judge) if n_folds > 1 else FieldCodes(as_judge)
         block.keep((part, *coder.fields), coded)
 
 
@@ -68,10 +69,9 @@ def place(engine: Engine, coder: CrossCoder, n_folds: int, base: float) -> Ints:
     most of those to come will be new."""
     tallied = engine.total(tally, coder, n_folds)
     tallied[RARE] = 0
-    by_bucket, not_learned = tallied[:, :N_BUCKETS], tallied[:, N_BUCKETS:]
-    counts: Ints = by_bucket.sum(axis=1)
-    counting.before(by_bucket)
-    engine.each(put, coder, by_bucket, counts[:, None] - not_learned, base)
+    counts = np.empty((len(tallied), 2), np.int64)
+    counting.before(tallied, N_BUCKETS, counts)
+    engine.each(put, coder, tallied, base)
     return counts
 
 
@@ -90,8 +90,12 @@ def add(regression: Regression, coder: CrossCoder, penalty: Penalty, weights: Ma
 
 def weights(regression: Regression, coder: CrossCoder, counts: Ints, base: float, model: int = 0) -> NDArray[np.float64]:
     """The weight of every value of a statistic for new rows, by the counts of its rows, in one model of a regression."""
-    of_parts = [regression.terms[(part, *coder.fields)].weight[:, model] for part in PARTS]
-    total: NDArray[np.float64] = sum(weight[codes] for weight, codes in zip(of_parts, bins_of_values(counts, base), strict=True))
+    return of_values([regression.terms[(part, *coder.fields)].weight[:, model] for part in PARTS], counts, base)
+
+
+def of_values(of_parts: Sequence[NDArray[np.float64]], counts: Ints, base: float) -> NDArray[np.float64]:
+    """What the bins of the two parts of a statistic add up to for every value, by the counts of its rows."""
+    total: NDArray[np.float64] = sum(of_bins[codes] for of_bins, codes in zip(of_parts, bins_of_values(counts, base), strict=True))
     return total
 
 
@@ -111,30 +115,50 @@ def propose(search: Search, state: State) -> State | None:
     search.enter(state)
     search.judge.remember(state.regression)
     score = search.score(state.regression)
-    former, engine = state.regression, search.engine
-    regression = Regression.begin(engine, former.total_weight, former.n_models, min_count=former.min_count, loss=former.loss)
-    candidates = [fieldwise.candidate(cross, search.fields) for cross in crosses]
-    coders = [coding.statistic_coder(engine, search.n_rows, candidate) for candidate in candidates]
-    penalty = policy.penalty.times(regression.mean_weight)
-    regression.converge(FINE, tuning.MAX_SWEEPS)
-    for coder in coders:
-        place(engine, coder, regression.n_models, regression.positive_rate)
-        add(regression, coder, penalty, {})
-    regression.converge(FINE, policy.trial.look)
-    coders = keep_strongest(regression, coders, room)
-    regression.converge(FINE, policy.trial.go_on)
-    for _ in range(tuning.CYCLES):
-        choose_penalties(regression, coders)
-        regression.converge(FINE, policy.trial.settle)
+    regression, coders = fitted(search, state.regression, crosses, room, policy)
     proposal = Proposal(f"{len(coders)} statistics", (), regression, policy.trial, began)
     blended = search.judge.blend(proposal, policy.shares, bool(accepted), score, state.round)
     if blended is None:
-        forget(engine, coders)
+        forget(search.engine, coders)
         return None
     share, verdict = blended
     gained = (verdict.gain / len(coders), verdict.error / len(coders), search.reporter.seconds_in_all, verdict.score)
     new = [Accepted(coder, regression.terms[(RATE, *coder.fields)].penalty, *gained, 0) for coder in coders]
     return replace(state, accepted=(*accepted, *new), statistics=regression, share=share, score=verdict.score)
+
+
+def fitted(
+    search: Search, former: Regression, crosses: Sequence[Cross], room: int, policy: StatisticsPolicy
+) -> tuple[Regression, list[CrossCoder]]:
+    """A regression on statistics of these crosses, with those that were kept. It is left unfinished where there is no hope."""
+    engine, trial, coders = search.engine, policy.trial, list[CrossCoder]()
+    regression = Regression.begin(engine, former.total_weight, former.n_models, min_count=former.min_count, loss=former.loss)
+    regression.converge(FINE, tuning.MAX_SWEEPS)
+    for some in looks(crosses, policy):
+        for cross in some:
+            coder = coding.statistic_coder(engine, search.n_rows, fieldwise.candidate(cross, search.fields))
+            place(engine, coder, regression.n_models, regression.positive_rate)
+            add(regression, coder, policy.penalty.times(regression.mean_weight), {})
+            coders.append(coder)
+        regression.converge(FINE, trial.look)
+        # The loss is convex in the share, so if the smallest share loses, larger ones lose more.
+        gain, error = search.judge.gain(regression, min(policy.shares))
+        if gain < policy.hopeless * error:
+            return regression, coders
+    coders = keep_strongest(regression, coders, room)
+    regression.converge(FINE, trial.go_on)
+    for _ in range(tuning.CYCLES):
+        choose_penalties(regression, coders)
+        regression.converge(FINE, trial.settle)
+    return regression, coders
+
+
+def looks(crosses: Sequence[Cross], policy: StatisticsPolicy) -> list[list[Cross]]:
+    """The candidates in the order in which they join: those of few columns first if there are enough of them, because most tables
+    that do without statistics show it there."""
+    simple = [cross for cross in crosses if len(cross) <= policy.simple]
+    rest = [cross for cross in crosses if len(cross) > policy.simple]
+    return [simple, rest] if rest and len(simple) >= policy.enough else [[*crosses]]
 
 
 def with_many_values(search: Search, regression: Regression, policy: StatisticsPolicy) -> list[Cross]:
@@ -147,7 +171,7 @@ def with_many_values(search: Search, regression: Regression, policy: StatisticsP
     orders = [order for order in policy.orders if search.options.max_order is None or order <= search.options.max_order]
     while search.n_rows * sum(math.comb(len(strongest), order) for order in orders) > policy.most_rows:
         strongest.pop()
-    crosses = [cross for order in orders for cross in combinations(sorted(strongest), order)]
+    crosses = [cross for order in orders for cross in combinations(sorted(strongest), order) if search.allows(cross)]
     many = [cross for cross in crosses if max(sizes[number] for number in cross) >= policy.many_values]
     return [cross for cross in many if policy.few_rows * math.prod(sizes[number] for number in cross) > search.n_rows]
 

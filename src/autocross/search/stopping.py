@@ -91,6 +91,12 @@ class Stopping:
         if left is not None and left < 0:
             raise Stopped(Why.TIME_IS_UP)
 
+    def check_spare(self) -> None:
+        """Raise if there is no time for what a model can do without, or after an interrupt."""
+        if self.interrupt.asked:
+            raise Stopped(Why.INTERRUPTED)
+        self.check_last()
+
     def check_grace(self) -> None:
         """Raise if even the first sweeps of the last fit would take too long."""
         if self.hurry(1.0):

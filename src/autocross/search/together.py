@@ -28,18 +28,16 @@ PHASE = "trying weak crosses together"
 
 
 def broaden(search: Search, state: State) -> State | None:
-    """The state with the crosses of the first group that is accepted, or None."""
+    """The state, whose odds are in the blocks, with the crosses of the first group that is accepted, or None."""
     if state.regression.n_models == 1 or not search.policy.groups:
         return None
-    search.enter(state)
     groups = worth_trying(search, state)
     if not groups:
         return None
     search.reporter.tell(PhaseStarted, phase=PHASE, steps=2)
-    before = search.refitted(state)  # the folds so far have chosen the crosses, and flatter them
-    search.judge.remember(before.regression)
+    search.judge.remember(state.regression)
     for group, crosses in groups:
-        if broad := propose(search, before, group, crosses):
+        if broad := propose(search, state, group, crosses):
             return broad
         search.forget_all_but([state])
         search.judge.recall()
@@ -114,7 +112,7 @@ def weak_crosses(search: Search, regression: Regression, group: Group) -> list[C
     strongest = sorted(coarsest, key=lambda column: (-effect[column], column))[: group.strongest]
     fields = sorted(coarsest[column] for column in strongest)
     orders = [order for order in group.orders if search.options.max_order is None or order <= search.options.max_order]
-    crosses = [cross for order in orders for cross in combinations(fields, order)]
+    crosses = [cross for order in orders for cross in combinations(fields, order) if search.allows(cross)]
     if group.coarse:  # a coarse pair may stand beside a finer cross of the same columns
         return [cross for cross in crosses if cross not in regression.terms]
     crossed_columns = {search.columns(cross) for cross in regression.terms}

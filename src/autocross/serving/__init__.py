@@ -1,1 +1,1 @@
-"""Bundle -> scores. Starts without search, scikit-learn, Numba or a frame library."""
+"""Bundle -> scores. Starts without search, scikit-learn or a frame library; of Numba it needs one compiled call, or none."""

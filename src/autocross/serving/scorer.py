@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +15,22 @@ from autocross.errors import TableError
 from autocross.features import FIRST, RARE
 from autocross.producer.bundle import read
 from autocross.producer.model import Model
+from autocross.serving import intervals
+from autocross.serving.intervals import LEVEL, ScoreInterval
+from autocross.serving.one_row import OneRow, compiled
+from autocross.serving.reasons import TOP, By, Explanation
+from autocross.table.columns import Table
 from autocross.table.schema import text_columns
+
+if TYPE_CHECKING:
+    from autocross.models.evaluation import Evaluation
+    from autocross.serving.drift import Report
+    from autocross.serving.scorecard import Scorecard
+
+FEW = 1_000  # rows for which no plan is made, because they take less time than that
+
+
+LEAST = -709.0  # log-odds at and below which a probability is 0: that of these is 1e-308
 
 
 def load(path: str | Path) -> Scorer:
@@ -27,40 +40,15 @@ def load(path: str | Path) -> Scorer:
     return scorer
 
 
-@dataclass(frozen=True)
-class Reason:
-    """What one field adds to the log-odds of a row."""
-
-    field: str
-    value: str
-    contribution: float
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """Why a row scores as it does: the intercept and all contributions add up to the log-odds."""
-
-    probability: float
-    log_odds: float
-    intercept: float
-    reasons: tuple[Reason, ...]
-
-    def strongest(self, n: int = 5) -> list[Reason]:
-        """The reasons that move the score most, up or down."""
-        return sorted(self.reasons, key=lambda reason: -abs(reason.contribution))[:n]
-
-
 def probability(log_odds: float) -> float:
     """The probability for log-odds. It uses NumPy's exp, as for many rows, because the exp of the C library may differ in the last
-    bit; it never overflows."""
-    e = float(np.exp(-abs(log_odds)))
-    return (1.0 if log_odds >= 0 else e) / (1.0 + e)
+    bit. It never overflows, and never falls as log-odds rise, not even by rounding."""
+    return 1.0 / (1.0 + float(np.exp(-log_odds))) if log_odds > LEAST else 0.0
 
 
 def probabilities(log_odds: NDArray[np.float64]) -> NDArray[np.float64]:
     """The probabilities for many log-odds."""
-    e = np.exp(-np.abs(log_odds))
-    return np.where(log_odds >= 0, 1.0, e) / (1.0 + e)
+    return np.where(log_odds > LEAST, 1.0 / (1.0 + np.exp(np.minimum(-log_odds, -LEAST))), 0.0)
 
 
 def adder(cross: CrossCoder, weight: list[float], ragged: bool) -> Callable[[float, Sequence[Any]], float]:
@@ -95,6 +83,14 @@ class Scorer:
 
     def __init__(self, model: Model) -> None:
         self.model = model
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"model": self.model}  # all else is made from it
+
+    @cached_property
+    def compiled(self) -> OneRow | None:
+        """What scores one row by compiled code, if that can be had."""
+        return compiled(self.model)
 
     @cached_property
     def plan(self) -> list[tuple[str, Callable[[Any], Sequence[float]]]]:
@@ -133,6 +129,9 @@ class Scorer:
 
     def prepare(self) -> None:
         """Build everything that scoring one row needs, before the first row comes."""
+        if self.compiled is not None:
+            self.compiled.log_odds({})  # loads the machine code
+            return
         _ = (self.finders, self.weights) if self.model.additions else (self.plan, self.crosses)
         for addition in self.model.additions:
             addition.prepare()
@@ -143,8 +142,10 @@ class Scorer:
 
     def log_odds_one(self, row: Mapping[str, Any]) -> float:
         """The log-odds of one row, added up in the order of the fields."""
-        if not isinstance(row, Mapping):
+        if type(row) is not dict and not isinstance(row, Mapping):
             raise TableError(f"One row is a mapping of column names to values, not {type(row).__name__}. For many rows call score.")
+        if self.compiled is not None:
+            return self.compiled.log_odds(row)
         if self.model.additions:
             return self.with_additions(row)[-1]
         total = self.model.intercept
@@ -175,34 +176,112 @@ class Scorer:
             steps.append(steps[-1] + addition.log_odds_one(codes, steps[-1], row))
         return steps
 
-    def score_one(self, row: Mapping[str, Any]) -> float:
-        """The probability of the positive label for one row. An absent column counts as missing; unknown columns are ignored."""
+    def score_one(self, row: Mapping[str, Any], strict: bool = False) -> float:
+        """The probability of the positive label for one row. An absent column counts as missing, and unknown columns are ignored;
+        with ``strict``, both are errors."""
+        if strict:
+            self.check_names(row)
         return probability(self.log_odds_one(row))
 
-    def log_odds(self, data: Any) -> NDArray[np.float64]:
-        """The log-odds of every row of a frame or a file."""
+    def check_names(self, row: Mapping[str, Any]) -> None:
+        """Refuse a row that lacks a column that the model uses, or has one that the table of the fit did not have."""
+        from autocross.serving.names import check_names
+
+        encoder = self.model.producer.encoder
+        check_names(row, [column.column.name for column in encoder.columns], [column.name for column in encoder.schema])
+
+    def table(self, data: Any) -> Table:
+        """The rows of a frame or a file as typed columns."""
         from autocross.table.coerce import typed
         from autocross.table.dialect import Dialect
         from autocross.table.frames import to_polars
 
         schema = self.model.producer.encoder.schema
-        return self.model.log_odds(typed(to_polars(data, Dialect(text_columns(schema))), schema))
+        return typed(to_polars(data, Dialect(text_columns(schema))), schema)
+
+    def log_odds(self, data: Any) -> NDArray[np.float64]:
+        """The log-odds of every row of a frame or a file."""
+        table = self.table(data)
+        if ("compiled" not in self.__dict__ and table.n_rows < FEW) or self.compiled is None:
+            return self.model.log_odds(table)
+        from autocross.serving import many_rows  # not above: it imports Numba
+
+        return many_rows.log_odds(self.model, self.compiled.plan, self.compiled.words, table)
 
     def score(self, data: Any) -> NDArray[np.float64]:
         """The probability of the positive label for every row of a frame or a file."""
         return probabilities(self.log_odds(data))
 
-    def explain_one(self, row: Mapping[str, Any]) -> Explanation:
-        """The contribution of every field to one row's log-odds, and that of each addition as a whole."""
-        log_odds = self.log_odds_one(row)
-        producer = self.model.producer
-        reasons = []
-        for number, (coded, field) in enumerate(zip(producer.codes_one(row), producer.fields, strict=True)):
-            codes = coded if isinstance(coded, tuple) else (coded,)
-            value = " | ".join(self.model.describe(number, code) for code in codes) or "(empty)"
-            reasons.append(Reason(field.name, value, sum(float(self.model.weights[number][code]) for code in codes)))
-        if self.model.additions:
-            steps = self.with_additions(row)
-            for addition, (before, after) in zip(self.model.additions, pairwise(steps), strict=True):
-                reasons.append(Reason(addition.reason, "all fields", after - before))
-        return Explanation(probability(log_odds), log_odds, self.model.intercept, tuple(reasons))
+    def evaluate(
+        self,
+        data: Any,
+        target: Any = None,
+        weight: Any = None,
+        *,
+        threshold: float = 0.5,
+        separator: str | None = None,
+        decimal: str | None = None,
+    ) -> Evaluation:
+        """How good the scores of labelled rows are: AUC, calibration, and what is right above and below a threshold.
+
+        ``target`` has the labels, or is the name of their column, by default that of the fit; so does ``weight``. ``separator`` and
+        ``decimal`` say how a CSV file is written, if rules cannot find it out.
+        """
+        from autocross.models.evaluation import check_threshold, evaluation
+        from autocross.options import Options
+        from autocross.table.ingest import labelled
+        from autocross.table.labels import match_labels
+
+        check_threshold(threshold)
+        about, schema = self.model.about, self.model.producer.encoder.schema
+        target = about.target if target is None else target
+        options = Options(separator=separator, decimal=decimal)
+        frame, label, counts, name = labelled(data, target, weight, schema, options)
+        log_odds = self.log_odds(frame)
+        code = match_labels(label, name, about.classes)
+        return evaluation(code, log_odds, probabilities(log_odds), counts, threshold)
+
+    def score_interval(self, row: Any, level: float = LEVEL) -> ScoreInterval:
+        """The probability of the positive label, and the bounds between which it lies: at this ``level``, in so many of all rows.
+
+        One row is a mapping or a Series and gives three numbers, ``low``, ``probability`` and ``high``. A frame or a file gives
+        three arrays.
+        """
+        return intervals.score_interval(self, row, level)
+
+    @overload
+    def explain(self, row: Mapping[str, Any], top: int = TOP, by: By = "column") -> Explanation: ...
+
+    @overload
+    def explain(self, row: Any, top: int = TOP, by: By = "column") -> Any: ...
+
+    def explain(self, row: Any, top: int = TOP, by: By = "column") -> Any:
+        """Why rows score as they do, compared with the mean of the training rows.
+
+        One row is a mapping, a Series or a frame of one row, and gives an `Explanation`. A frame of more rows gives a frame with
+        the contributions of every row, which has a column for each reason. ``by`` says what a reason is: a column of the table, a
+        term (all fields and crosses of the same columns), or a single field. ``top`` is how many reasons are printed.
+        """
+        from autocross.serving import explaining
+
+        return explaining.explain(self, row, top, by)
+
+    def monitor(self, data: Any, target: Any = None, weight: Any = None, reference: Any = None) -> Report:
+        """By how much the rows of a frame, or of a file of any size, differ from the rows of the fit. With labels, which
+        ``target`` names or has, also how good the model is on them. Scores are compared with those of the rows of ``reference``, if
+        it is given, which a model needs that was changed by hand."""
+        from autocross.serving.monitor import monitor  # not above: scoring single rows does without it
+
+        return monitor(self.model, data, target, weight, reference)
+
+    def scorecard(
+        self, points: float = 600, odds: float = 50, pdo: float = 20, favourable: Any = None, decimals: int = 0
+    ) -> Scorecard:
+        """The model as a scorecard: whole points, or points with decimals, whose sum is the score of a row.
+
+        ``points`` stand for ``odds`` of the favourable label, and ``pdo`` more points double them. The favourable label is the
+        negative one unless ``favourable`` says otherwise.
+        """
+        from autocross.serving.scorecard import scorecard
+
+        return scorecard(self.model, points, odds, pdo, favourable, decimals)

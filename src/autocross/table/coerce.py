@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,27 +39,34 @@ Rows = NDArray[np.int64]
 ONE_VALUE = ("number", "text")  # readings with at most one value per row, of which only the code is needed
 
 
-def typed(frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] | None = None) -> Table:
+def typed(
+    frame: pl.DataFrame, schema: Schema, numbered: Mapping[str, Numbered] | None = None, rows_here: Rows | None = None
+) -> Table:
     """The columns that the schema uses, each read by its kind. Other columns are ignored, and the order does not matter.
 
     ``numbered`` has columns whose distinct values are numbered already. For numbers and categories these are used instead of the
-    rows.
+    rows. ``rows_here`` has the numbers of the rows, if these are not 0, 1, ...
     """
-    used = [column for column in schema if column.kind != "ignore"]
-    present = set(frame.columns)
-    absent = [column.name for column in used if column.name not in present]
-    if absent:
-        raise TableError(
-            f"Column {absent[0]!r} is missing from the table"
-            f"{f' ({len(absent)} columns are)' if len(absent) > 1 else ''}. {columns_in_words(frame.columns)}"
-        )
+    used = used_of(frame.columns, schema)
     if numbered is None:
-        return Table(frame.height, {column.name: typed_column(frame[column.name], column) for column in used})
+        return Table(frame.height, {column.name: typed_column(frame[column.name], column, rows_here) for column in used})
     once = {column.name: numbered[column.name] for column in used if column.reading in ONE_VALUE and column.name in numbered}
     assert all(len(column.index) == frame.height for column in once.values())  # kernels trust these without a check
     rows = {column.name: once[column.name].values if column.name in once else frame[column.name] for column in used}
     columns = {column.name: typed_column(rows[column.name], column, differ=column.name in once) for column in used}
     return Table(frame.height, columns, {name: column.index for name, column in once.items()})
+
+
+def used_of(names: Sequence[str], schema: Schema) -> list[ColumnSchema]:
+    """The columns that the schema uses. All of them must be in the table, which has columns of these names."""
+    used, present = [column for column in schema if column.kind != "ignore"], set(names)
+    absent = [column.name for column in used if column.name not in present]
+    if absent:
+        raise TableError(
+            f"Column {absent[0]!r} is missing from the table"
+            f"{f' ({len(absent)} columns are)' if len(absent) > 1 else ''}. {columns_in_words(names)}"
+        )
+    return used
 
 
 def typed_column(series: pl.Series, column: ColumnSchema, rows: Rows | None = None, *, differ: bool = False) -> Column:

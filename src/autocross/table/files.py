@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +26,7 @@ from autocross.table.values import MISSING_TEXTS
 
 CSV_ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".tsv", ".tsv.gz", ".tsv.zst")
 PARQUET_ENDINGS = (".parquet", ".pq")
+MOST_EXCEL_ROWS, MOST_EXCEL_CHARACTERS = 1_048_576, 32_767  # in a sheet, in a cell
 OS_ERROR = re.compile(r"\(os error (\d+)\)")  # as polars writes it
 Place = Path | Remote  # where rows are
 CELL = 24  # bytes that a cell takes in memory, on average over texts and numbers
@@ -123,6 +126,16 @@ class Piece:
 def whole_files(path: Place, dialect: Dialect = ANY) -> list[Piece]:
     """All rows, file by file."""
     return [Piece(file, 0, n_rows(file, dialect)) for file in files_of(path)]
+
+
+def uncounted(path: Place, dialect: Dialect = ANY) -> list[Piece]:
+    """All rows, file by file. Rows of CSV files whose lines can be found are not counted, so that they are read only once; such a
+    piece ends with its file."""
+    with understood(path, dialect):
+        return [
+            Piece(file, 0, sys.maxsize if not is_parquet(file) and can_cut(local(file)) else n_rows(file, dialect))
+            for file in files_of(path)
+        ]
 
 
 def n_rows(file: Place, dialect: Dialect = ANY) -> int:
@@ -325,14 +338,29 @@ def with_decimal_commas(rows: pl.LazyFrame, commas: Sequence[str]) -> pl.LazyFra
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
-    """Write a CSV or Parquet file, by the ending of its name. An existing file stays until the new one is complete."""
+    """Write a CSV, Parquet or Excel file, by the ending of its name. An existing file stays until the new one is complete."""
     name = path.name.lower()
     if name.endswith(PARQUET_ENDINGS):
         replace_file(path, lambda stream: written(frame.write_parquet, stream))
     elif name.endswith(".csv"):
         replace_file(path, lambda stream: written(frame.write_csv, stream))
+    elif name.endswith(".xlsx"):
+        replace_file(path, lambda stream: stream.write(as_excel(frame, path)))
     else:
-        raise FileError(f"Cannot write {str(path)!r}: its ending does not tell how. Name it .csv or .parquet.")
+        raise FileError(f"Cannot write {str(path)!r}: its ending does not tell how. Name it .csv, .parquet or .xlsx.")
+
+
+def as_excel(frame: pl.DataFrame, path: Path) -> bytes:
+    """A frame as an Excel file. Texts stay texts: what a stranger wrote must not become a formula or a link."""
+    import xlsxwriter
+
+    if frame.height >= MOST_EXCEL_ROWS:
+        raise FileError(f"Cannot write {str(path)!r}: Excel has room for {MOST_EXCEL_ROWS:,} rows. Name it .csv or .parquet.")
+    texts = [pl.col(name).str.slice(0, MOST_EXCEL_CHARACTERS) for name, kind in frame.schema.items() if kind == pl.String]
+    content = io.BytesIO()
+    with xlsxwriter.Workbook(content, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}) as workbook:
+        frame.with_columns(texts).write_excel(workbook, autofit=True)
+    return content.getvalue()
 
 
 def written(write_to: Callable[[IO[bytes]], None], stream: IO[bytes]) -> None:

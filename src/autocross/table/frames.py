@@ -279,7 +279,7 @@ def as_lists(value: Any) -> Any:
 
 
 def from_array(data: Any) -> pl.DataFrame:
-    """A two-dimensional array; its columns are called x0, x1, ..."""
+    """A two-dimensional array; its columns are called as `unnamed` says."""
     if hasattr(data, "toarray"):
         raise TableError("Sparse input is not supported. Give a frame with one column a feature, or call .toarray().")
     if isinstance(data, np.ma.MaskedArray):
@@ -295,4 +295,21 @@ def from_array(data: Any) -> pl.DataFrame:
         raise TableError("Complex data not supported. Give real and imaginary parts as two columns.")
     readers: dict[str, Callable[[Any], pl.Series]] = {**dict.fromkeys("iufb", from_numbers), "M": from_moments, "m": from_durations}
     from_column = readers.get(array.dtype.kind, lambda column: from_values(column.tolist()))
-    return pl.DataFrame({f"x{number}": from_column(array[:, number]) for number in range(array.shape[1])})
+    return pl.DataFrame({name: from_column(array[:, number]) for number, name in enumerate(unnamed(array.shape[1]))})
+
+
+def unnamed(n_columns: int) -> list[str]:
+    """The names of columns that have none: x0, x1, ..."""
+    return [f"x{number}" for number in range(n_columns)]
+
+
+def like(data: Any, columns: Mapping[str, Any]) -> Any:
+    """Columns as a frame of the same library as the caller's, with its index, if that is pandas; or else as a frame of polars."""
+    if type(data).__module__.partition(".")[0] == "pandas":
+        return type(data)(dict(columns), index=data.index)
+    return pl.DataFrame(dict(columns))
+
+
+def typed_frame(columns: Mapping[str, Any], types: Mapping[str, Any]) -> pl.DataFrame:
+    """Columns as a frame of polars. Some may hold nothing at all, and have these types."""
+    return pl.DataFrame(dict(columns), schema_overrides=dict(types))

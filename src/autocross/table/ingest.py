@@ -6,7 +6,8 @@ Fit, refit, evaluate, predict and transform all read tables here, from the comma
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,23 @@ from numpy.typing import NDArray
 
 from autocross.errors import LabelError, OptionError, TableError
 from autocross.hashing import mix
-from autocross.memory import AT_ONCE, BATCH, COPY, gib, memory_limit
+from autocross.memory import AT_ONCE, BATCH, COPY, gib, give_back, memory_limit
 from autocross.options import GRACE, OptionList, Options
-from autocross.table.batches import MOST_ROWS
+from autocross.table.batches import MOST_ROWS, batches, rows_of
+from autocross.table.coerce import used_of
 from autocross.table.dialect import Dialect
-from autocross.table.files import bytes_in_memory, column_names, place_of, whole_files
+from autocross.table.files import bytes_in_memory, column_names, place_of, uncounted, whole_files
 from autocross.table.frames import settled, to_polars
 from autocross.table.inference import columns_in_words
 from autocross.table.schema import Schema, is_read_as_text, text_columns
 from autocross.table.source import InFiles, InMemory, Part, Source
+from autocross.table.weights import ClassWeights, class_weights, factors
 
 LEAST_WEIGHT, MOST_WEIGHT = 1e-37, 1e38  # range of a 32-bit float
 CELLS_A_SECOND = 4_000_000  # cells that can be read twice and learned from in a second, without crosses
 FEWEST_ROWS = 20_000  # so many rows are never thinned out; if they have too many columns, columns are left out
 THINNING = 3_000_017  # seed that selects rows if time is short
+MOST_TOGETHER = 1 << 17  # most rows that are compared with those of a fit at a time; their codes take far more room than they do
 BYTES_A_SECOND, READ_SHARE = 200_000_000, 0.1  # of a file as it is in memory, and of the time limit in which it is read as a whole
 
 
@@ -53,9 +57,11 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
             names, pieces = column_names(path, dialect), whole_files(path, dialect)
             check_columns(names, y, sample_weight)
             share = share_in_time(options, sum(piece.n_rows for piece in pieces), len(names))
+            parts = batches(path, dialect, pieces, named, int(BATCH * limit)) if options.class_weight is not None else ()
+            by_class = weights_of_classes(options, parts, y, sample_weight, y, first_row=0)
 
             def split(frame: pl.DataFrame, first_row: int) -> Part:
-                return learnable(frame, y, sample_weight, first_row, share)
+                return learnable(frame, y, sample_weight, first_row, share, by_class)
 
             height = min(MOST_ROWS, max(FEWEST_ROWS, CELLS_A_SECOND // len(names))) if too_slow else MOST_ROWS
             return InFiles(path, dialect, y, frozenset(named), split, pieces, int(BATCH * limit), share=share, height=height)
@@ -63,7 +69,9 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
     frame, target = take_target(X, y, sample_weight, dialect)
     share = share_in_time(options, frame.height, frame.width)
     unread = set(options.exclude or ()) - {options.time, options.groups}
-    part = learnable(settled(frame, options.types or {}, unread), y, sample_weight, share=share)
+    frame = settled(frame, options.types or {}, unread)
+    by_class = weights_of_classes(options, [frame], y, sample_weight, target)
+    part = learnable(frame, y, sample_weight, share=share, by_class=by_class)
     in_parts = part.features.estimated_size() > AT_ONCE * limit and options.engine != "ray"
     return InMemory(part, target, share=share, most_bytes=int(BATCH * limit) if in_parts else None)
 
@@ -71,7 +79,7 @@ def source_of(X: Any, y: Any, sample_weight: Any, options: Options) -> Source:
 def part_of(X: Any, y: Any, sample_weight: Any, schema: Schema, options: OptionList) -> tuple[Part, str]:
     """All rows in memory, for a model that exists already, and the name of the target."""
     frame, target = with_target(X, y, sample_weight, schema, options)
-    return learnable(frame, y, sample_weight), target
+    return learnable(frame, y, sample_weight, by_class=weights_of_classes(options, [frame], y, sample_weight, target)), target
 
 
 def rows_of_fit(
@@ -86,17 +94,76 @@ def rows_of_fit(
 
 
 def labelled(
-    X: Any, y: str, sample_weight: str | None, schema: Schema, options: OptionList
-) -> tuple[pl.DataFrame, NDArray[Any], NDArray[np.float64]]:
-    """Rows to judge a model by, including rows of weight zero: the frame, the labels and the weights."""
-    frame, _ = take_target(X, y, sample_weight, dialect_of(schema, options))
+    X: Any, y: Any, sample_weight: Any, schema: Schema, options: OptionList
+) -> tuple[pl.DataFrame, NDArray[Any], NDArray[np.float64], str]:
+    """Rows to judge a model by, including rows of weight zero: the frame, the labels, the weights and the name of the target."""
+    frame, target = take_target(X, y, sample_weight, dialect_of(schema, options))
     label = label_values(frame, y)
-    return frame, label, weight_values(frame, sample_weight, len(label)).astype(np.float64)
+    check_rows(frame, len(label))
+    return frame, label, weight_values(frame, sample_weight, len(label)).astype(np.float64), target
 
 
-def unlabelled(X: Any, schema: Schema, options: OptionList) -> pl.DataFrame:
-    """Rows to score. Columns that were text for the model are read as text."""
-    return to_polars(X, dialect_of(schema, options))
+def unlabelled(X: Any, schema: Schema, options: OptionList, as_text: Sequence[str] = ()) -> pl.DataFrame:
+    """Rows to score. Columns that were text for the model are read as text, as are those of ``as_text`` that it does not use."""
+    dialect, used = dialect_of(schema, options), {column.name for column in schema if column.kind != "ignore"}
+    return to_polars(X, replace(dialect, as_text=[*dialect.as_text, *(name for name in as_text if name not in used)]))
+
+
+@dataclass(frozen=True)
+class NewRows:
+    """Some rows that a model is applied to: the columns that it uses, labels where there are any, how much each row counts, and
+    the numbers of the rows in their table."""
+
+    features: pl.DataFrame
+    label: NDArray[Any] | None
+    weight: NDArray[np.float64]
+    rows: NDArray[np.int64]
+
+
+def in_parts(X: Any, y: Any, sample_weight: Any, schema: Schema, options: OptionList) -> Iterator[NewRows]:
+    """Rows to compare with those of a fit, some at a time. A file is read as a whole only if it takes little of the memory limit.
+    Rows of weight zero are left out, as in a fit."""
+    dialect, limit = dialect_of(schema, options), memory_limit(options.memory_limit)
+    named = [name for name in (y, sample_weight) if isinstance(name, str)]
+    are_names = len(named) == sum(column is not None for column in (y, sample_weight))
+    if isinstance(X, (str, Path)) and are_names and bytes_in_memory(path := place_of(X)) > AT_ONCE * limit:
+        names = column_names(path, dialect)
+        check_columns(names, y, sample_weight)
+        used = [column.name for column in used_of(names, schema)]
+        wanted, first = [*dict.fromkeys([*used, *named])], 0
+        for frame in batches(path, dialect, uncounted(path, dialect), wanted, int(BATCH * limit), MOST_TOGETHER):
+            yield from some_of(new_rows(frame, y, sample_weight, first))
+            first += frame.height
+            give_back()
+        return
+    frame = to_polars(X, dialect)
+    check_columns(frame.columns, y, sample_weight)
+    used_of(frame.columns, schema)
+    for part in some_of(new_rows(frame, y, sample_weight)):
+        n = rows_of(int(BATCH * limit), frame.estimated_size() / frame.height, MOST_TOGETHER)
+        for first in range(0, len(part.rows), n):
+            rows = slice(first, first + n)
+            yield NewRows(part.features[rows], None if part.label is None else part.label[rows], part.weight[rows], part.rows[rows])
+
+
+def some_of(part: NewRows) -> list[NewRows]:
+    """The part, if it has rows."""
+    return [part] if len(part.rows) else []
+
+
+def new_rows(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | None = None) -> NewRows:
+    """The rows of a frame that count. ``first_row`` is given where these are not all rows."""
+    label = None if y is None else label_values(frame, y)
+    if label is not None and len(label) != frame.height:
+        raise TableError(f"The table has {frame.height} rows, but there are {len(label)} labels. Give one label a row.")
+    if not frame.height:
+        return NewRows(frame, label, np.zeros(0), np.zeros(0, np.int64))
+    weight = weight_values(frame, sample_weight, frame.height, first_row).astype(np.float64)
+    rows = (first_row or 0) + np.arange(frame.height)
+    if not (counts := weight > 0).all():
+        frame, label = frame.filter(counts), None if label is None else label[counts]
+        weight, rows = weight[counts], rows[counts]
+    return NewRows(frame, label, weight, rows)
 
 
 def dialect_of(schema: Schema, options: OptionList) -> Dialect:
@@ -127,12 +194,37 @@ def share_in_time(options: Options, n_rows: int, n_columns: int) -> float:
     return min(1.0, max(in_time, FEWEST_ROWS) / n_rows)
 
 
-def learnable(frame: pl.DataFrame, y: Any, sample_weight: Any, first_row: int | None = None, share: float = 1.0) -> Part:
+def weights_of_classes(
+    options: OptionList, frames: Iterable[pl.DataFrame], y: Any, sample_weight: Any, target: str, first_row: int | None = None
+) -> ClassWeights | None:
+    """How much the labels of these rows count, if the user asks for it. Files are read once more for it, the named columns only."""
+    if options.class_weight is None:
+        return None
+
+    def rows() -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
+        first = first_row
+        for frame in frames:
+            values = label_values(frame, y)
+            yield values, weight_values(frame, sample_weight, len(values), first)
+            first = None if first is None else first + len(values)
+
+    return class_weights(options.class_weight, rows(), target)
+
+
+def learnable(
+    frame: pl.DataFrame,
+    y: Any,
+    sample_weight: Any,
+    first_row: int | None = None,
+    share: float = 1.0,
+    by_class: ClassWeights | None = None,
+) -> Part:
     """Features, labels and weights of the rows that count: about that share of them, by a hash of their numbers. ``first_row`` is
-    given where these are not all rows."""
+    given where these are not all rows. Weights are multiplied by those of the labels, ``by_class``."""
     features = frame.drop({name for name in (y, sample_weight) if isinstance(name, str)})
     values = label_values(frame, y)
-    weight = weight_values(frame, sample_weight, len(values), first_row)
+    of_label = None if by_class is None else factors(values, by_class, y if isinstance(y, str) else "y")
+    weight = weight_values(frame, sample_weight, len(values), first_row, of_label)
     check_rows(features, len(values))
     counts = that_count(weight, first_row or 0, share)
     if not counts.all():  # a row of weight zero must leave no trace, not even in a vocabulary
@@ -209,10 +301,16 @@ def label_values(frame: pl.DataFrame, y: Any) -> NDArray[Any]:
     return series.to_numpy() if series.null_count() == 0 else np.array(series.to_list(), dtype=object)
 
 
-def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_row: int | None = None) -> NDArray[np.float32]:
-    """How much each row counts, by default 1."""
+def weight_values(
+    frame: pl.DataFrame,
+    sample_weight: Any,
+    n_rows: int,
+    first_row: int | None = None,
+    of_label: NDArray[np.float64] | None = None,
+) -> NDArray[np.float32]:
+    """How much each row counts, by default 1, times the weight of its label. The product is rounded once, as if it were given."""
     if sample_weight is None:
-        return np.ones(n_rows, np.float32)
+        return np.ones(n_rows, np.float32) if of_label is None else of_label.astype(np.float32)
     values = frame[sample_weight].cast(pl.Float64, strict=False).to_numpy() if isinstance(sample_weight, str) else sample_weight
     try:
         weight = np.asarray(values)
@@ -230,7 +328,12 @@ def weight_values(frame: pl.DataFrame, sample_weight: Any, n_rows: int, first_ro
         )
     if first_row is None and weight.sum() <= 0:
         raise TableError("All sample weights are zero, so no row counts. Give a weight above 0 to some rows.")
-    return weight.astype(np.float32)
+    if of_label is None:
+        return weight.astype(np.float32)
+    product = weight * of_label
+    if ((product != 0) & ((product < LEAST_WEIGHT) | (product > MOST_WEIGHT))).any():
+        raise TableError("Sample weights times class_weight are beyond the range of weights. Give one of them in other units.")
+    return product.astype(np.float32)
 
 
 def check_rows(features: pl.DataFrame, n_labels: int) -> None:

@@ -153,15 +153,18 @@ def read_labels(values: NDArray[Any], name: str, positive: Any = None) -> Labels
     return Labels(classes.codes(values), classes.words)
 
 
-def match_labels(values: NDArray[Any], name: str, classes: tuple[Any, Any]) -> NDArray[np.uint8]:
-    """The labels of new rows as 0 and 1, by the classes of a model, whatever type they have."""
+def match_labels(
+    values: NDArray[Any], name: str, classes: tuple[Any, Any], rows: NDArray[np.int64] | None = None
+) -> NDArray[np.uint8]:
+    """The labels of new rows as 0 and 1, by the classes of a model, whatever type they have. ``rows`` has the numbers of the rows,
+    if these are not 0, 1, ..."""
     codes = {label_text(classes[0]): 0, label_text(classes[1]): 1}
     distinct = one_of_each(values).tolist()
     texts = label_texts(distinct, name)
     if not codes.keys() >= set(texts):
         row = next(row for row, text in enumerate(label_texts(values.tolist(), name)) if text not in codes)
         raise LabelError(
-            f"The target {name!r} holds {shown(label_of(values[row]))} in row {row}; "
+            f"The target {name!r} holds {shown(label_of(values[row]))} in row {row if rows is None else rows[row]}; "
             f"the model knows {classes[0]!r} and {classes[1]!r}."
         )
     code_of = {value: codes[text] for value, text in zip(distinct, texts, strict=True)}

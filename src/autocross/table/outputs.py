@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 from autocross.errors import AutoCrossError, FileError
 from autocross.table.files import column_names, place_of
 from autocross.table.remote import Remote
 
 PREDICTIONS = ["probability", "prediction"]
+DECILES = ["decile", "rows", "weight", "low", "high", "mean_score", "observed"]
+INTERVAL = ["low", "high"]  # what predictions have in addition, if bounds are asked for
+WEIGHT_COLUMNS = ("term", "value", "low", "high", "rows", "positives", "weight", "error")
+CARD_COLUMNS = ("term", "value", "low", "high", "rows", "points")
+MOST_OF_A_TABLE = 10_000  # bytes of the part of an Excel file that names its columns
+CARD_MARK = '<meta name="generator" content="autocross scorecard">'  # by which a page is recognised
 
 
 @dataclass(frozen=True)
@@ -28,14 +37,57 @@ class Kind:
 def has_columns(path: Path, names: Sequence[str]) -> bool:
     """Whether a file is a table with these columns and no others."""
     try:
-        return column_names(path) == list(names)
+        return (names_in_excel if path.name.lower().endswith(".xlsx") else column_names)(path) == list(names)
     except AutoCrossError:
         return False
 
 
+def names_in_excel(path: Path) -> list[str]:
+    """The columns of an Excel file that consists of a single table, as this package writes it. Other files have none."""
+    try:
+        with ZipFile(path) as parts, parts.open("xl/tables/table1.xml") as table:
+            names = re.findall(r'<tableColumn [^>]*name="([^"]*)"', table.read(MOST_OF_A_TABLE).decode())
+            return [] if "xl/worksheets/sheet2.xml" in parts.namelist() else names
+    except (BadZipFile, KeyError, RuntimeError, ValueError, EOFError, zlib.error):  # damaged, encrypted, or no Excel file at all
+        return []
+
+
+def is_card(path: Path) -> bool:
+    """Whether a file is a scorecard: a table or a page."""
+    if not path.name.lower().endswith(".html"):
+        return has_columns(path, CARD_COLUMNS)
+    with path.open("rb") as stream:
+        return CARD_MARK.encode() in stream.read(1000)
+
+
+def is_export(path: Path) -> bool:
+    """Whether a file is an export, as far as its beginning tells."""
+    with path.open("rb") as stream:
+        return EXPORT_MARK.encode() in stream.read(200)
+
+
 TABLE_ENDINGS = (".csv", ".parquet")
-PREDICTED = Kind(TABLE_ENDINGS, lambda path: has_columns(path, PREDICTIONS), "is no table of predictions")
+CALIBRATION = Kind(TABLE_ENDINGS, lambda path: has_columns(path, DECILES), "is no table of deciles")
+SHEET_ENDINGS = (*TABLE_ENDINGS, ".xlsx")
+WEIGHTS = Kind(
+    SHEET_ENDINGS,
+    lambda path: has_columns(path, WEIGHT_COLUMNS) or has_columns(path, ["field", *WEIGHT_COLUMNS]),
+    "is no table of weights",
+)
+CARD = Kind((".csv", ".xlsx", ".html"), is_card, "is no scorecard")
 FEATURES = Kind(TABLE_ENDINGS, lambda path: False, "cannot be told from data")
+EXPORT_MARK = "autocross-model"  # stands at the beginning of every export
+EXPORTED = Kind((), is_export, "is no export of a model")
+
+
+def predicted(kept: Sequence[str] = ()) -> Kind:
+    """A table of predictions, behind columns that are kept, and perhaps with their bounds."""
+    plain = [*kept, *PREDICTIONS]
+    return Kind(
+        TABLE_ENDINGS,
+        lambda path: has_columns(path, plain) or has_columns(path, [*plain, *INTERVAL]),
+        "is no table of predictions",
+    )
 
 
 def check_output(name: str, kind: Kind, force: bool, read: Sequence[Any], **beside: str | Path | None) -> Path:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 from autocross.errors import OptionError
+from autocross.options import Direction
 
 # How the training table stored the column. Scoring converts to it, so types are never inferred twice.
 Stored = Literal["text", "number", "boolean", "time", "list"]
@@ -24,13 +25,24 @@ READINGS: dict[str, Reading | None] = {
 
 @dataclass(frozen=True)
 class ColumnSchema:
-    """One column: its kind, the reason for that kind, and how it was stored."""
+    """One column: its kind, the reason for that kind, and how it was stored. ``monotone`` says which way the probability of the
+    positive label must go as the number rises, if a way is prescribed."""
 
     name: str
     kind: str
     stored: Stored
     reason: str
     separator: str | None = None
+    monotone: Direction | None = None
+
+    @property
+    def direction(self) -> int:
+        """1 for increasing, -1 for decreasing, 0 for free."""
+        return {"increasing": 1, "decreasing": -1, None: 0}[self.monotone]
+
+    def facts(self) -> dict[str, Any]:
+        """The column in a form for JSON. A prescribed direction is there only if there is one."""
+        return {name: value for name, value in asdict(self).items() if name != "monotone" or value is not None}
 
     @property
     def reading(self) -> Reading | None:

@@ -1,0 +1,1 @@
+"""Models in other forms: JSON, Python, C, SQL, ONNX and PMML. All are renderings of one description."""

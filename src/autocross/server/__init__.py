@@ -1,0 +1,1 @@
+"""A server: saved models over HTTP."""

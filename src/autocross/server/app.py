@@ -176,7 +176,7 @@ class Gate:
         try:
             reply = await self.answered(call)
             if not call.body.complete:
-                await call.body.discard(service.limits.body)
+                await call.body.discard()
             if reply.status != CLIENT_GONE:
                 await self.deliver(reply, call, send)
         finally:

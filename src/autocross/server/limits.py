@@ -12,7 +12,9 @@ from autocross.errors import OptionError
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-LINGER = 1.0  # seconds in which a client that is refused may finish what it is sending
+PAUSE = 1.0  # seconds after which a client that is refused, and sends nothing, is waited for no longer
+LINGER = 10.0  # seconds that it may go on sending
+MOST_DISCARDED = 64 << 20  # bytes that it may still send
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,14 @@ class Body:
         part: bytes = message.get("body", b"")
         return part
 
-    async def discard(self, most: int) -> None:
-        """Read what a client is still sending, for a moment: most clients look at an answer when they have sent all."""
+    async def discard(self) -> None:
+        """Read what a refused client is still sending. Most clients look at an answer when they have sent all, and lose it if the
+        connection is closed before."""
+        n_bytes = 0
         with suppress(TimeoutError, Gone):
             async with asyncio.timeout(LINGER):
-                while not self.complete and most > 0:
-                    most -= len(await self.part())
+                while not self.complete and n_bytes < MOST_DISCARDED:
+                    n_bytes += len(await asyncio.wait_for(self.part(), PAUSE))
 
 
 def too_long(most: int) -> Refused:

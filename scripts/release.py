@@ -68,7 +68,8 @@ OF_THE_ARCHIVE = ("LICENSE", "PKG-INFO", "README.md", "pyproject.toml")
 
 def check_content(name: str, content: bytes, source: Path) -> None:
     """Exactly the package, its licence and its metadata: no test, no data, nothing left lying about."""
-    package = {str(path.relative_to(source)) for path in source.rglob("*.py")} | {"autocross/py.typed"}
+    shipped = [*source.rglob("*.py"), *source.glob("autocross/*/assets/*"), source / "autocross" / "py.typed"]
+    package = {str(path.relative_to(source)) for path in shipped}
     if name.endswith(".whl"):
         with zipfile.ZipFile(BytesIO(content)) as wheel:
             names = set(wheel.namelist())

@@ -18,7 +18,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "autocross"
 # From the ground up; rooms on one floor do not import each other.
 FLOORS = [
     {"errors", "checks", "hashing", "options", "features", "events", "interrupts", "scratch", "forks", "memory", "streams"},
-    {"kernels", "engines"},
+    {"kernels", "engines", "pages"},
     {"table", "observers", "statistic", "crossing"},
     {"encoding"},
     {"folds"},
